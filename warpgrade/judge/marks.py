@@ -1,0 +1,57 @@
+"""From Verdicts to marks. The only place where points are added up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from warpgrade.course import Exercise
+from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind
+
+#: Attempts after which an undecided exercise is a person's to decide (design/architecture, "Verdicts").
+MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Mark:
+    """`earned` out of `possible` points, or None while undecided; `reason` is a sentence for the gradebook's comment."""
+
+    earned: Fraction | None
+    possible: Fraction
+    reason: str
+
+
+def correctness_mark(exercise: Exercise, judged: ExerciseVerdict) -> Mark:
+    """The mark of the cell `<id>`: the points of the passed public and hidden tests."""
+    possible = exercise.correctness_points
+    if not judged.sandboxed:
+        return Mark(None, possible, "Judged without a sandbox, which is for an author's own code: not recorded.")
+    if judged.fault:
+        return Mark(None, possible, f"Not judged yet, and not your fault: {judged.fault}")
+    verdicts = [v for v in judged.verdicts if v.kind is not TestKind.SPEED]
+    announced = sum((Fraction(v.points) for v in verdicts), Fraction(0))
+    if announced != possible:
+        return Mark(None, possible, f"The tests are worth {announced} points, the exercise {possible}: not recorded.")
+    undecided = [v for v in verdicts if not v.outcome.decided]
+    if undecided:
+        return Mark(None, possible, f"Not decided yet: {undecided[0].test}: {undecided[0].sentence}")
+    earned = sum((Fraction(v.points) for v in verdicts if v.outcome is Outcome.PASSED), Fraction(0))
+    return Mark(earned, possible, "")
+
+
+def speed_mark(exercise: Exercise, judged: ExerciseVerdict) -> Mark:
+    """The mark of the cell `<id>__speed`. Zero as soon as the exercise is decided and not wholly correct."""
+    possible = exercise.speed_points
+    correctness = correctness_mark(exercise, judged)
+    if correctness.earned is None:
+        return Mark(None, possible, correctness.reason)
+    if correctness.earned != correctness.possible:
+        return Mark(Fraction(0), possible, "Speed counts when all correctness tests pass.")
+    verdicts = [v for v in judged.verdicts if v.kind is TestKind.SPEED]
+    if not verdicts:
+        return Mark(None, possible, "No speed test has run: not recorded.")
+    undecided = [v for v in verdicts if not v.outcome.decided]
+    if undecided:
+        return Mark(None, possible, undecided[0].sentence)
+    earned = sum((Fraction(v.points) for v in verdicts if v.outcome is Outcome.PASSED), Fraction(0))
+    return Mark(earned, possible, "")

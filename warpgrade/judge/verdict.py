@@ -1,0 +1,142 @@
+"""Verdicts: what became of each test, from a closed set, and what an exercise earns by them.
+
+The one rule: marks are *derived*, never stored. A Verdict has an outcome and the points of its test; `mark` adds up
+the points of the passed ones, and gives no mark at all while anything is undecided.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from warpgrade.wire.messages import Location
+
+FORMAT_VERSION = 1
+
+
+class Outcome(StrEnum):
+    """Everything that can become of a test."""
+
+    PASSED = "passed"
+    # The student's. They earn nothing, and are final.
+    WRONG = "wrong"
+    MEMORY_ERROR = "memory_error"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    OUT_OF_MEMORY = "out_of_memory"
+    DOES_NOT_COMPILE = "does_not_compile"
+    NOT_IMPLEMENTED = "not_implemented"
+    TOO_SLOW = "too_slow"
+    REFUSED = "refused"
+    # Nobody's yet. No marks either way; judged again, then decided by a person.
+    PENDING = "pending"
+    INCONCLUSIVE = "inconclusive"
+    FAULT = "fault"
+
+    @property
+    def decided(self) -> bool:
+        """Whether this outcome may become marks (or their absence)."""
+        return self not in UNDECIDED
+
+
+UNDECIDED = frozenset({Outcome.PENDING, Outcome.INCONCLUSIVE, Outcome.FAULT})
+
+
+class TestKind(StrEnum):
+    """Who may see a test, and which cell its points belong to."""
+
+    __test__ = False  # not a class for pytest to collect
+
+    PUBLIC = "public"
+    HIDDEN = "hidden"
+    SPEED = "speed"
+
+
+class Tier(StrEnum):
+    """Where it was judged (design/architecture, "Three tiers")."""
+
+    MODEL = "model"
+    GPU = "gpu"
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class Verdict(_Record, frozen=True):
+    """The outcome of one test. What a student may see and what only a TA may see are different fields.
+
+    `sentence`, `pattern` and `location` are for the student; `evidence` (sizes, values, exception texts) is not, unless
+    the test is public. Raises ValueError for a verdict that contradicts itself.
+    """
+
+    test: str
+    kind: TestKind
+    outcome: Outcome
+    #: What the test is worth, as a fraction's text ("2/3"): shares of points must add up exactly.
+    points: Annotated[str, msgspec.Meta(pattern=r"^\d+(/\d+)?$")]
+    sentence: str = ""
+    pattern: str = ""
+    hint: str = ""
+    exception: str = ""
+    location: Location | None = None
+    evidence: dict[str, str] = {}
+    duration_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+    def __post_init__(self) -> None:
+        if self.outcome is Outcome.PASSED and (self.pattern or self.exception or self.location):
+            raise ValueError(f"{self.test}: passed, and yet it says what went wrong")
+        if self.outcome is not Outcome.PASSED and not self.sentence:
+            raise ValueError(f"{self.test}: {self.outcome} without a sentence that says so")
+        if self.outcome is Outcome.TOO_SLOW and self.kind is not TestKind.SPEED:
+            raise ValueError(f"{self.test}: too_slow, and yet no speed test")
+
+
+class Environment(_Record, frozen=True):
+    """Where a Verdict was made; part of its key. Empty strings: not there."""
+
+    warpgrade: str
+    python: str
+    torch: str
+    triton: str
+    numpy: str
+    driver: str = ""
+    gpu: str = ""
+
+
+class ExerciseVerdict(_Record, frozen=True):
+    """All that was found about one exercise of one submission."""
+
+    assignment: str
+    exercise: str
+    tier: Tier
+    submission_digest: str
+    suite_digest: str
+    environment: Environment
+    verdicts: list[Verdict]
+    #: The exercise as a whole could not be judged, and why. Our fault: no marks either way.
+    fault: str = ""
+    #: Judged with --no-sandbox: an author's own code. Never recorded as a student's mark.
+    sandboxed: bool = True
+    #: How often it has been judged without a decision, this time included.
+    attempts: Annotated[int, msgspec.Meta(ge=1)] = 1
+    duration_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    #: Statements of the notebook that raised and were skipped, for the student to read.
+    notices: list[str] = []
+
+    @property
+    def decided(self) -> bool:
+        """Whether every test but the speed ones is decided, so that the exercise's cell has a mark."""
+        return not self.fault and all(v.outcome.decided for v in self.verdicts if v.kind is not TestKind.SPEED)
+
+
+class VerdictFile(_Record, frozen=True):
+    """What `warpgrade judge --out` writes and `warpgrade record` reads."""
+
+    format_version: int
+    assignment: str
+    notebook: str
+    submission_digest: str
+    exercises: list[ExerciseVerdict]

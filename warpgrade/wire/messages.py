@@ -1,0 +1,219 @@
+"""Every message of the wire, as strict structs.
+
+A header is JSON of at most `MAX_HEADER_BYTES`, decoded by msgspec into exactly one of these types: unknown fields,
+missing fields, NaN and wrong types are errors, and no type contains itself, so nothing nests deeper than is written
+here. Bulk data travels beside the header, in one sealed memfd (see `channel`), described by `TensorSpec`.
+
+JSON has no NaN, which a student's function may return honestly, so a float travels as `float.hex()` text.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+MAX_HEADER_BYTES = 64 * 1024
+#: Bytes of tensors that one message may announce. Above every model-tier test (the largest moves about 32 MiB with
+#: its canaries), far below what would hurt a grading machine.
+MAX_PAYLOAD_BYTES = 1024 * 1024 * 1024
+MAX_NDIM = 8
+
+#: Itemsize in bytes of each dtype that may cross. The names are PyTorch's.
+ITEMSIZE_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Text = Annotated[str, msgspec.Meta(max_length=4000)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
+Dims = Annotated[list[Count], msgspec.Meta(max_length=MAX_NDIM)]
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+    """Base of everything that crosses: immutable, tagged, no unknown fields."""
+
+
+# --- values -----------------------------------------------------------------------------------------------------
+
+
+class TensorSpec(Message, frozen=True, tag="tensor"):
+    """A tensor inside the payload: `shape` and `strides` in elements, `offset_bytes` of element 0 in the payload."""
+
+    dtype: Name
+    shape: Dims
+    strides: Dims
+    offset_bytes: Count
+
+
+class IntValue(Message, frozen=True, tag="int"):
+    """A Python int of at most 64 bits, signed, as text: JSON numbers are not trusted beyond 2**53."""
+
+    value: Annotated[str, msgspec.Meta(max_length=20, pattern=r"^-?[0-9]{1,19}$")]
+
+
+class FloatValue(Message, frozen=True, tag="float"):
+    """A Python float as `float.hex()`: 'nan', 'inf', '-inf' or '0x1.8p+1'."""
+
+    hex: Annotated[str, msgspec.Meta(max_length=32, pattern=r"^(-?0x[01]\.[0-9a-f]{1,13}p[+-][0-9]{1,4}|-?inf|nan)$")]
+
+
+class BoolValue(Message, frozen=True, tag="bool"):
+    """A Python bool."""
+
+    value: bool
+
+
+class TextValue(Message, frozen=True, tag="text"):
+    """A short string, such as a mode; Judge to Worker only (a returned string is an `OtherValue`)."""
+
+    value: Annotated[str, msgspec.Meta(max_length=256)]
+
+
+class NoneValue(Message, frozen=True, tag="none"):
+    """None, as from a function that forgot to return."""
+
+
+class HandleValue(Message, frozen=True, tag="handle"):
+    """An object that stays in the Worker (`train` returns `predict`), named by an integer that the Worker counted."""
+
+    handle: Index
+
+
+class OtherValue(Message, frozen=True, tag="other"):
+    """Something that may not cross (a generator, a list of strings): only its type's name does."""
+
+    type_name: Name
+
+
+Leaf = TensorSpec | IntValue | FloatValue | BoolValue | TextValue | NoneValue | HandleValue | OtherValue
+Leaves = Annotated[list[Leaf], msgspec.Meta(max_length=32)]
+NamedLeaves = Annotated[dict[Name, Leaf], msgspec.Meta(max_length=32)]
+
+
+class TupleValue(Message, frozen=True, tag="tuple"):
+    """A tuple or list of leaves."""
+
+    items: Leaves
+
+
+class DictValue(Message, frozen=True, tag="dict"):
+    """A dict from names to leaves."""
+
+    items: NamedLeaves
+
+
+Value = Leaf | TupleValue | DictValue
+Values = Annotated[list[Value], msgspec.Meta(max_length=32)]
+NamedValues = Annotated[dict[Name, Value], msgspec.Meta(max_length=32)]
+
+# --- Judge to Worker --------------------------------------------------------------------------------------------
+
+
+class Cell(Message, frozen=True, tag="cell"):
+    """One code cell of the notebook. `number` counts all cells from 1, as a reader would; source is in the payload.
+
+    `offset_bytes` and `length_bytes` say where its UTF-8 text lies in the payload, so that a long notebook does not
+    have to fit a header.
+    """
+
+    number: Index
+    offset_bytes: Count
+    length_bytes: Count
+
+
+class Load(Message, frozen=True, tag="load"):
+    """Build the submission's module from these cells. Answered by `Loaded`."""
+
+    cells: Annotated[list[Cell], msgspec.Meta(max_length=500)]
+    #: Seconds that one top-level statement may take before the Worker interrupts it. Courtesy to the honest: the
+    #: Judge has a clock of its own.
+    statement_limit_s: float
+
+
+class Call(Message, frozen=True, tag="call"):
+    """Call `function(*arguments, **keywords)`; with a `grid`, launch it as a Triton kernel. Answered by an `Answer`."""
+
+    function: Name
+    arguments: Values
+    keywords: NamedValues
+    grid: Annotated[list[Count], msgspec.Meta(min_length=1, max_length=3)] | None = None
+    #: Call the object behind this handle instead of a function of the module.
+    handle: Index | None = None
+
+
+Request = Load | Call
+
+# --- Worker to Judge --------------------------------------------------------------------------------------------
+
+
+class Location(Message, frozen=True, tag="location"):
+    """A line of the student's own code: cell and line both count from 1."""
+
+    cell: Index
+    line: Index
+    text: Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class Problem(Message, frozen=True, tag="problem"):
+    """Something that went wrong in the student's code. `exception` is a type's name, such as 'IndexError'."""
+
+    exception: Name
+    text: Text
+    location: Location | None = None
+
+
+class Ready(Message, frozen=True, tag="ready"):
+    """Sent once, when the start-up assertion has passed and before any student code runs."""
+
+    python: Name
+    torch: Name
+    triton: Name
+    numpy: Name
+
+
+class Unsafe(Message, frozen=True, tag="unsafe"):
+    """Sent instead of `Ready`: the sandbox shows or permits something that it must not. No student code has run."""
+
+    reasons: Annotated[list[Text], msgspec.Meta(min_length=1, max_length=50)]
+
+
+class Loaded(Message, frozen=True, tag="loaded"):
+    """The module is built. `problems` are the statements that raised and were skipped."""
+
+    names: Annotated[list[Name], msgspec.Meta(max_length=2000)]
+    problems: Annotated[list[Problem], msgspec.Meta(max_length=20)]
+
+
+class Returned(Message, frozen=True, tag="returned"):
+    """The call returned. `value`'s tensors lie contiguous in the payload; `argument_bytes` is where the Call's own payload,
+    sent back as the call left it, begins: the Judge reads in-out arguments, canaries and inputs there.
+
+    `torch_operations` and `kernel_launches` are what the Worker saw happen; made by the suspect, so a lint, not a wall.
+    """
+
+    value: Value
+    arguments_offset_bytes: Count
+    torch_operations: Annotated[list[Name], msgspec.Meta(max_length=64)]
+    kernel_launches: Count
+
+
+class Raised(Message, frozen=True, tag="raised"):
+    """The call raised. `during` says whether the student's code ran at all: 'lookup', 'signature' or 'call'."""
+
+    problem: Problem
+    during: Annotated[str, msgspec.Meta(pattern="^(lookup|signature|call)$")]
+
+
+Answer = Returned | Raised
+WorkerMessage = Ready | Unsafe | Loaded | Returned | Raised
