@@ -65,11 +65,14 @@ else
 fi
 python=$venv/bin/python
 mkdir -p "$state"
+quiet=(--quiet --quiet)
+if [ -t 1 ]; then quiet=(); fi # someone is watching: show pip's progress
+pip() { "$python" -m pip --disable-pip-version-check "$@" </dev/null; }
 
 if ! cmp -s requirements.txt "$state/requirements.txt"; then
     say "installing requirements.txt (about 6 GB with PyTorch's CUDA libraries the first time: some minutes)"
-    "$python" -m pip install --quiet --disable-pip-version-check -r requirements.txt </dev/null
-    "$python" -m pip check --disable-pip-version-check
+    pip install ${quiet[@]+"${quiet[@]}"} -r requirements.txt
+    pip check
     cp requirements.txt "$state/requirements.txt"
 fi
 
@@ -83,7 +86,7 @@ if ! cmp -s "$state/now" "$state/warpgrade" || ! installed; then
     built=$(mktemp -d)
     trap 'rm -rf "$built"' EXIT
     cp -R warpgrade pyproject.toml README.md LICENSE "$built" # so that nothing of an older build gets in
-    "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --force-reinstall "$built" </dev/null
+    pip install --quiet --quiet --no-deps --no-build-isolation --no-index --force-reinstall "$built"
     mv "$state/now" "$state/warpgrade"
 fi
 
