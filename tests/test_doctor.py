@@ -13,8 +13,6 @@ USERNS = Path("/proc/sys/user/max_user_namespaces")
 CLONE = Path("/proc/sys/kernel/unprivileged_userns_clone")
 APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 SECCOMP = Path("/proc/sys/kernel/seccomp/actions_avail")
-OWN_GROUPS = Path("/proc/self/cgroup")
-V2_GROUP = Path("/sys/fs/cgroup/user.slice")
 GIB = 1024**3
 
 
@@ -42,11 +40,10 @@ class FakeMachine(Machine):
         default_factory=lambda: {
             USERNS: "96365",
             SECCOMP: "kill_process trap errno allow",
-            OWN_GROUPS: "0::/user.slice",
-            V2_GROUP / "cgroup.controllers": "cpu memory pids",
         }
     )
-    folders_can_be_made_in: set[Path] = field(default_factory=lambda: {V2_GROUP})
+    control_groups: bool = True
+    filter: bool = True
     versions: dict[str, str] = field(
         default_factory=lambda: {"torch": "2.14.1", "triton": "3.8.0", "numpy": "2.4.6", "nbgrader": "0.9.6"}
     )
@@ -65,8 +62,11 @@ class FakeMachine(Machine):
     def read(self, path):
         return self.files.get(path)
 
-    def can_make_folder(self, parent):
-        return parent in self.folders_can_be_made_in
+    def can_make_control_groups(self):
+        return self.control_groups
+
+    def has_system_call_filter(self):
+        return self.filter
 
     def version(self, package):
         return self.versions.get(package)
@@ -141,6 +141,7 @@ BLOCKING = {
     "no namespaces in the kernel": (without("files", USERNS), "user namespaces", "sysctl"),
     "namespaces closed to users": (saying(CLONE, "0"), "user namespaces", "unprivileged_userns_clone=1"),
     "no seccomp": (without("files", SECCOMP), "system-call filter", "CONFIG_SECCOMP_FILTER"),
+    "another processor": (spoiled(filter=False), "system-call filter", "x86_64"),
     "no torch": (without("versions", "torch"), "torch", "make setup"),
     "no triton": (without("versions", "triton"), "triton", "make setup"),
     "no numpy": (without("versions", "numpy"), "numpy", "make setup"),
@@ -170,15 +171,7 @@ OPTIONAL = {
     "a broken nvcc": (answering("nvcc", Ran(127, "cannot execute")), "nvcc"),
     "no NVIDIA driver": (without("programs", "nvidia-smi"), "NVIDIA GPU"),
     "a broken NVIDIA driver": (answering("nvidia-smi", Ran(9, "couldn't communicate")), "NVIDIA GPU"),
-    "no control groups": (without("files", OWN_GROUPS), "memory and process limits by the kernel"),
-    "control groups of others": (
-        without("folders_can_be_made_in", V2_GROUP),
-        "memory and process limits by the kernel",
-    ),
-    "a control group without memory": (
-        saying(V2_GROUP / "cgroup.controllers", "cpu pids"),
-        "memory and process limits by the kernel",
-    ),
+    "no control groups": (spoiled(control_groups=False), "memory and process limits by the kernel"),
 }
 
 
@@ -221,14 +214,6 @@ def test_root_and_a_user_start_bubblewrap_in_different_ways():
     assert any("--disable-userns" in command for command in user.commands)
     assert find(root, "user namespaces").on is None
     assert find(user, "setpriv").on is None
-
-
-def test_control_groups_of_version_1_are_found_by_controller():
-    machine = saying(OWN_GROUPS, "9:memory:/a\n8:cpu,pids:/\n0::/")
-    name = "memory and process limits by the kernel"
-    assert find(machine, name).on is False
-    machine.folders_can_be_made_in = {Path("/sys/fs/cgroup/memory/a"), Path("/sys/fs/cgroup/pids")}
-    assert find(machine, name).on is True
 
 
 @pytest.mark.parametrize(
@@ -287,4 +272,3 @@ def test_a_program_that_cannot_start_is_no_exception():
     assert Machine().run("/nonexistent/program").status == 127
     assert Machine().read(Path("/nonexistent/file")) is None
     assert Machine().version("no-such-package-anywhere") is None
-    assert not Machine().can_make_folder(Path("/proc"))

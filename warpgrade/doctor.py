@@ -18,10 +18,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from warpgrade.judge.sandbox import seccomp
+from warpgrade.judge.sandbox.cgroup import ControlGroup
+
 _GIB = 1024**3
 _NEEDED_DISK_BYTES = 2 * _GIB
 _NOBODY = 65534
-_CGROUP = Path("/sys/fs/cgroup")
 _SYSCTL = Path("/proc/sys")
 
 #: Without a profile of its own, Ubuntu 24.04 gives an unprivileged bwrap a user namespace in which it may do nothing.
@@ -97,15 +99,17 @@ class Machine:
         except OSError:
             return None
 
-    def can_make_folder(self, parent: Path) -> bool:
-        """Whether a folder can be made there, tried out: permissions alone do not tell for control groups."""
-        probe = parent / f"warpgrade-doctor-{os.getpid()}"
-        try:
-            probe.mkdir()
-            probe.rmdir()
-        except OSError:
+    def can_make_control_groups(self) -> bool:
+        """Whether the Sandbox gets its control group, tried out: permissions alone do not tell."""
+        group = ControlGroup.create(memory_bytes=64 * 1024**2, processes=16)
+        if group is None:
             return False
+        group.remove()
         return True
+
+    def has_system_call_filter(self) -> bool:
+        """Whether there is a filter for this processor."""
+        return seccomp.available()
 
     def version(self, package: str) -> str | None:
         """The installed version of a Python package, or None."""
@@ -269,11 +273,14 @@ def _setpriv(machine: Machine, root: bool) -> Finding:
 
 
 def _seccomp(machine: Machine) -> Finding:
+    name = "system-call filter"
+    if not machine.has_system_call_filter():
+        return Finding(name, False, "none for this processor", "Grade on x86_64 or aarch64.", needed=True)
     actions = machine.read(_SYSCTL / "kernel/seccomp/actions_avail") or ""
     if "errno" in actions.split():
-        return Finding("system-call filter", True, "seccomp is in the kernel", needed=True)
-    remedy = "Use a kernel with CONFIG_SECCOMP_FILTER (every distribution's has it; some containers hide it)."
-    return Finding("system-call filter", False, "no seccomp in this kernel", remedy, needed=True)
+        return Finding(name, True, "seccomp is in the kernel", needed=True)
+    remedy = "Use a kernel with CONFIG_SECCOMP_FILTER: every distribution's has it."
+    return Finding(name, False, "no seccomp in this kernel", remedy, needed=True)
 
 
 def _bubblewrap(machine: Machine, root: bool, remedies: list[str]) -> Finding:
@@ -296,43 +303,25 @@ def _bubblewrap(machine: Machine, root: bool, remedies: list[str]) -> Finding:
 
 
 def _start(machine: Machine, root: bool) -> Ran:
-    """Start `true` in the same kinds of namespaces as a submission gets."""
-    common = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent", "--"]
-    if root:
-        ids = [f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--bounding-set=-all", "--no-new-privs"]
-        kinds = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--cap-add", "ALL"]
-        return machine.run("bwrap", *kinds, *common, "setpriv", *ids, "true")
-    return machine.run("bwrap", "--unshare-all", "--unshare-user", "--disable-userns", *common, "true")
+    """Start `true` in the same kinds of namespaces, and with the same drop of privileges, as a Worker gets."""
+    kinds = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    kinds += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    binds = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--"]
+    if not root:
+        return machine.run("bwrap", *kinds, "--unshare-user", "--disable-userns", *binds, "true")
+    for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+        kinds += ["--cap-add", capability]
+    drop = [f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+    return machine.run("bwrap", *kinds, *binds, "setpriv", *drop, "true")
 
 
 def _cgroups(machine: Machine) -> Finding:
-    """A control group that we may make children of, with memory and pids. Not needed: the watchdog stands in."""
+    """Not needed: elsewhere memory is polled and the Worker killed, and processes are limited by RLIMIT_NPROC."""
     name = "memory and process limits by the kernel"
-    own = _own_groups(machine)
-    if "memory" in own and "pids" in own:
-        folders = [_CGROUP / controller / own[controller].lstrip("/") for controller in ("memory", "pids")]
-        version = "v1"
-    elif "" in own:
-        folder = _CGROUP / own[""].lstrip("/")
-        controllers = (machine.read(folder / "cgroup.controllers") or "").split()
-        folders = [folder] if {"memory", "pids"} <= set(controllers) else []
-        version = "v2"
-    else:
-        return Finding(name, False, "no control groups: a watchdog polls and kills instead")
-    if folders and all(machine.can_make_folder(folder) for folder in folders):
-        return Finding(name, True, f"control groups {version}")
-    remedy = "" if version == "v1" else "systemd-run --user --scope -p Delegate=yes warpgrade grade ASSIGNMENT"
-    return Finding(name, False, f"control groups {version} not writable: a watchdog polls and kills instead", remedy)
-
-
-def _own_groups(machine: Machine) -> dict[str, str]:
-    """Our control group for each controller; "" is the one of version 2."""
-    groups = {}
-    for line in (machine.read(Path("/proc/self/cgroup")) or "").splitlines():
-        _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            groups[controller] = path
-    return groups
+    if machine.can_make_control_groups():
+        return Finding(name, True, "control groups")
+    said = "no control groups that may be written to: a watchdog polls memory instead"
+    return Finding(name, False, said, "Grade as root (sudo), outside a container, where this must not be missed.")
 
 
 # --- packages and tiers --------------------------------------------------------------------------------------------
