@@ -71,7 +71,9 @@ def parse_submission(text: str, name: str) -> Submission:
     if not isinstance(cells, list):
         raise SubmissionError(f"{name} is JSON but not a notebook of version 4: it has no list of cells.")
     if len(cells) > MAX_CELLS:
-        raise SubmissionError(f"{name} has {len(cells)} cells; at most {MAX_CELLS} are read. Delete your scratch cells.")
+        raise SubmissionError(
+            f"{name} has {len(cells)} cells; at most {MAX_CELLS} are read. Delete your scratch cells."
+        )
     metadata = _dict(document.get("metadata"))
     language = str(_dict(metadata.get("kernelspec")).get("language") or "python").lower()
     if language != "python":
@@ -89,7 +91,9 @@ def parse_submission(text: str, name: str) -> Submission:
         if cell.get("cell_type") == "code" and not judged:
             code.append(CodeCell(number, _source(cell.get("source")), grade_id))
     if sum(len(cell.source) for cell in code) > MAX_CODE_BYTES:
-        raise SubmissionError(f"{name} has more than {MAX_CODE_BYTES / 1e6:.0f} MB of code. Take data out of the cells.")
+        raise SubmissionError(
+            f"{name} has more than {MAX_CODE_BYTES / 1e6:.0f} MB of code. Take data out of the cells."
+        )
     hasher = hashlib.sha256()
     for cell in code:
         hasher.update(json.dumps([cell.number, cell.source]).encode())

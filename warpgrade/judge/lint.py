@@ -1,0 +1,41 @@
+"""Who did the work? On the model tier a lint: what the Worker saw of torch during a call, and whether a kernel ran.
+
+Made in the student's process, so it can be forged; marks made on this tier are provisional where a GPU run follows,
+and there library kernels are physically absent (design/architecture, "The wall", 6).
+"""
+
+from __future__ import annotations
+
+from warpgrade.course import Exercise, Form
+from warpgrade.judge.failure import Failure
+from warpgrade.judge.verdict import Outcome
+
+#: aten operations that allocate, look at a tensor in another way, or fill it with a constant. Everything else computes.
+#: Copies are here because contiguous ones work without device code on the GPU tier as well; the Worker names a copy
+#: that changes the dtype or the strides differently ("copy_ to another dtype"), so that it is not harmless.
+HARMLESS = frozenset(
+    """
+    empty empty_like empty_strided new_empty new_empty_strided
+    zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full fill_ zero_ scalar_tensor lift_fresh
+    resize_ set_ alias detach view _unsafe_view reshape as_strided expand permute transpose t select slice squeeze
+    unsqueeze unfold split split_with_sizes unbind diagonal view_as_real view_as_complex
+    clone copy_ _to_copy _local_scalar_dense is_same_size is_pinned _pin_memory record_stream
+    """.split()  # noqa: SIM905 - a table is read more easily than fifty quoted words
+)
+
+
+def check_own_work(exercise: Exercise, operations: list[str], launches: int, *, empty: bool) -> None:
+    """Raise a `refused` Failure where torch computed, or no kernel was launched although there was something to do."""
+    if not exercise.own_kernel or exercise.form is Form.PLAIN:
+        return
+    computing = [name for name in operations if name not in HARMLESS or name in exercise.forbidden_operations]
+    if computing:
+        names = ", ".join(computing[:3])
+        raise Failure(
+            Outcome.REFUSED,
+            f"PyTorch did work inside the call ({names}). Your own Triton kernel has to do it; allocating with "
+            "torch.empty and taking views is fine.",
+            evidence={"torch operations": ", ".join(computing)},
+        )
+    if launches == 0 and not empty:
+        raise Failure(Outcome.REFUSED, "No Triton kernel was launched during the call: your own kernel has to do the work.")

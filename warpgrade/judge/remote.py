@@ -1,0 +1,310 @@
+"""`submission` as a suite sees it: a remote call that reads like a function. Judge's side of the wire.
+
+Everything that goes wrong after the Worker has said `Ready` is the student's: it died, it did not answer, it answered
+nonsense. Everything before is ours, because no student code has run yet.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from warpgrade.course import Exercise, Form
+from warpgrade.judge import contract, lint
+from warpgrade.judge.failure import Failure
+from warpgrade.judge.sandbox import Exit, Running, Sandbox, SandboxUnavailable
+from warpgrade.judge.verdict import Outcome, Tier
+from warpgrade.submission import Submission
+from warpgrade.wire import Channel, PeerClosed, TimedOut, WireError
+from warpgrade.wire.messages import (
+    Call,
+    Cell,
+    Load,
+    Loaded,
+    Message,
+    Problem,
+    Raised,
+    Ready,
+    Returned,
+    Unsafe,
+    WorkerMessage,
+)
+from warpgrade.wire.tensors import Handle, PackedArguments, pack_arguments, unpack_returned, view
+
+#: For starting bubblewrap and importing torch and triton: 3 s measured on two cores, tenfold for a busy machine and a cold
+#: disk. Passing it is our fault.
+START_LIMIT_S = 60.0
+#: One top-level statement of the notebook; see worker/module.py.
+STATEMENT_LIMIT_S = 10.0
+
+
+class RemoteSubmission:
+    """The submission behind one exercise, in a Worker of its own. `submission.name(...)` calls a function of it."""
+
+    def __init__(
+        self, exercise: Exercise, submission: Submission, sandbox: Sandbox, tier: Tier, secrets: list[Path]
+    ) -> None:
+        self._exercise = exercise
+        self._submission = submission
+        self._sandbox = sandbox
+        self._tier = tier
+        self._secrets = secrets
+        self._running: Running | None = None
+        self._channel: Channel[WorkerMessage] | None = None
+        self._ready = False
+        self._spent_s = 0.0
+        self._problems: list[Problem] = []
+        #: Tensors of the last call, so that a comparison can say "this is a copy of x".
+        self.last_inputs: dict[str, torch.Tensor] = {}
+        self.output = ""
+
+    # --- what suites use ----------------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *arguments, **keywords: self._call(name, arguments, keywords)
+
+    def launch(self, name: str, grid: tuple[int, ...], *arguments: Any, **keywords: Any) -> None:
+        """Launch the bare kernel `name` on `grid`; output arguments are written into the tensors that were passed."""
+        self._call(name, arguments, keywords, grid=grid)
+
+    # --- life of the Worker --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the Worker without waiting for it, so that its imports run beside the Judge's own."""
+        environment = {"TRITON_INTERPRET": "1"} if self._tier is Tier.MODEL else {}
+        self._running = self._sandbox.start(self._exercise.limits, environment, self._secrets)
+        self._channel = Channel(self._running.socket, WorkerMessage)
+        self._ready = False
+
+    def close(self) -> Exit | None:
+        """End the Worker, and say how it ended; None if there was none."""
+        if self._running is None:
+            return None
+        self.output = self._running.output() or self.output
+        end = self._running.kill()
+        self._running = self._channel = None
+        return end
+
+    def notices(self) -> list[str]:
+        """Statements of the notebook that raised and were skipped, as sentences for the student."""
+        return [
+            f"Cell {p.location.cell}, line {p.location.line} was skipped: {p.exception}."
+            if p.location
+            else f"A statement was skipped: {p.exception}."
+            for p in self._problems
+        ]
+
+    def _ensure_loaded(self) -> Channel[WorkerMessage]:
+        if self._running is None or self._channel is None:
+            self.start()
+        channel = self._channel
+        assert channel is not None
+        if not self._ready:
+            self._await_ready(channel)
+            self._load(channel)
+            self._ready = True
+        return channel
+
+    def _await_ready(self, channel: Channel[WorkerMessage]) -> None:
+        try:
+            message = channel.receive(timeout_s=START_LIMIT_S).message
+        except (TimedOut, WireError) as error:
+            output = self._running.output() if self._running else ""
+            end = self.close()
+            how = end.description if end and not isinstance(error, TimedOut) else f"no answer in {START_LIMIT_S:.0f} s"
+            raise SandboxUnavailable(f"the worker did not start ({how}): {output[-1500:]}") from error
+        if isinstance(message, Unsafe):
+            self.close()
+            raise SandboxUnavailable("the sandbox is not tight: " + "; ".join(message.reasons))
+        if not isinstance(message, Ready):
+            self.close()
+            raise SandboxUnavailable("the worker did not say that it is ready")
+
+    def _load(self, channel: Channel[WorkerMessage]) -> None:
+        payload, cells = bytearray(), []
+        for cell in self._submission.cells:
+            text = cell.source.encode("utf-8")
+            cells.append(Cell(cell.number, len(payload), len(text)))
+            payload += text
+        what = "Running the notebook's definitions"
+        loaded, _ = self._ask(channel, Load(cells, STATEMENT_LIMIT_S), payload, self._exercise.limits.compile_s, what)
+        if not isinstance(loaded, Loaded):
+            raise self._malformed("no list of what the notebook defines")
+        self._problems = loaded.problems
+
+    def _ask(
+        self, channel: Channel[WorkerMessage], message: Message, payload: bytearray, limit_s: float, what: str
+    ) -> tuple[WorkerMessage, bytearray]:
+        """Send and receive within `limit_s` and what is left of the exercise's time."""
+        left_s = self._exercise.limits.exercise_s - self._spent_s
+        started = time.monotonic()
+        try:
+            if left_s <= 0:
+                raise TimedOut
+            channel.send(message, payload, timeout_s=min(limit_s, left_s))
+            frame = channel.receive(timeout_s=max(0.0, min(limit_s, left_s) - (time.monotonic() - started)))
+            return frame.message, frame.payload
+        except TimedOut as error:
+            self.close()
+            if left_s < limit_s:
+                sentence = f"All tests of this exercise together took more than {self._exercise.limits.exercise_s:.0f} s."
+            else:
+                sentence = f"{what} took more than {limit_s:.0f} s. Is there a loop that never ends?"
+            raise Failure(Outcome.TIMED_OUT, sentence) from error
+        except PeerClosed as error:
+            end = self.close()
+            assert end is not None
+            if end.out_of_memory:
+                raise Failure(Outcome.OUT_OF_MEMORY, f"{what} ended early: {end.description}.") from error
+            raise Failure(
+                Outcome.CRASHED,
+                f"{what} ended the whole process: {end.description}. Reading or writing far outside of a tensor does that.",
+                evidence={"output": self.output[-1500:]},
+            ) from error
+        except WireError as error:
+            raise self._malformed(str(error)) from error
+        finally:
+            self._spent_s += time.monotonic() - started
+
+    def _malformed(self, detail: str) -> Failure:
+        self.close()
+        return Failure(
+            Outcome.REFUSED,
+            "The answer was not one that the course's own code sends. Code that reaches for the judge's wire is refused.",
+            evidence={"wire": detail[:500]},
+        )
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    def _call(
+        self,
+        name: str,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        *,
+        grid: tuple[int, ...] | None = None,
+        handle: int | None = None,
+    ) -> Any:
+        declared = [argument.name for argument in self._exercise.arguments if argument.name not in keywords]
+        if handle is None and name == self._exercise.id and len(arguments) > len(declared):
+            raise TypeError(f"{name} is declared with {len(declared)} arguments, and the suite passes {len(arguments)}")
+        names = [declared[i] if i < len(declared) else f"argument {i + 1}" for i in range(len(arguments))]
+        named = dict(zip(names, arguments, strict=True))
+        packed = pack_arguments(named, keywords)
+        everything = named | keywords
+        self.last_inputs = {key: value for key, value in everything.items() if isinstance(value, torch.Tensor)}
+        channel = self._ensure_loaded()
+        message = Call(name, packed.arguments, packed.keywords, list(grid) if grid is not None else None, handle)
+        answer, payload = self._ask(channel, message, packed.payload, self._exercise.limits.call_s, f"{name}(...)")
+        if isinstance(answer, Raised):
+            raise self._raised(name, answer)
+        if not isinstance(answer, Returned):
+            raise self._malformed("no answer to a call")
+        try:
+            self._take_arguments(packed, payload, answer.arguments_offset_bytes, everything)
+            value = unpack_returned(answer.value, payload, offset_bytes=len(packed.payload))
+        except WireError as error:
+            raise self._malformed(str(error)) from error
+        empty = bool(self.last_inputs) and not any(tensor.numel() for tensor in self.last_inputs.values())
+        lint.check_own_work(self._exercise, answer.torch_operations, answer.kernel_launches, empty=empty)
+        if handle is None and name == self._exercise.id:
+            value = contract.check_returned(self._exercise, everything, value)
+        return self._callable(name, value)
+
+    def _callable(self, name: str, value: Any) -> Any:
+        """Handles become functions, so that `predict(images)` reads as it should."""
+        if isinstance(value, Handle):
+            number = value.number
+            return lambda *arguments, **keywords: self._call(name, arguments, keywords, handle=number)
+        if isinstance(value, tuple):
+            return tuple(self._callable(name, item) for item in value)
+        return value
+
+    def _take_arguments(
+        self, packed: PackedArguments, payload: bytearray, length: int, everything: dict[str, Any]
+    ) -> None:
+        """Copy the outputs home; then whatever else changed among the arguments is a failure."""
+        if length != len(packed.payload) or len(payload) < length:
+            raise WireError("the arguments did not come back whole")
+        if not length:
+            return
+        before = torch.frombuffer(bytearray(packed.payload), dtype=torch.uint8)
+        after = torch.frombuffer(payload, dtype=torch.uint8)[:length]
+        for name, spec in packed.tensors.items():
+            argument = self._exercise.argument(name)
+            if argument is not None and argument.output:
+                written = view(after, spec)
+                view(before, spec).copy_(written)
+                everything[name].copy_(written)
+        changed = torch.nonzero(before != after).flatten()
+        if not len(changed):
+            return
+        for region in packed.regions:
+            inside = changed[(changed >= region.start_bytes) & (changed < region.stop_bytes)]
+            if len(inside):
+                name = region.names[0]
+                raise Failure(
+                    Outcome.WRONG, f"The call changed {name}, which it may only read.", pattern="an input is changed"
+                )
+        where = int(changed[0])
+        nearest = min(packed.regions, key=lambda r: min(abs(where - r.stop_bytes), abs(where - r.start_bytes)))
+        side = "after its end" if where >= nearest.stop_bytes else "before its beginning"
+        raise Failure(
+            Outcome.MEMORY_ERROR,
+            f"The call wrote outside of {' / '.join(nearest.names)}, {side}. Does every store have the right mask?",
+            pattern="writes out of bounds",
+            evidence={"first changed byte": str(where - nearest.start_bytes), "changed bytes": str(len(changed))},
+        )
+
+    def _raised(self, name: str, answer: Raised) -> Failure:
+        problem = answer.problem
+        evidence = {"exception text": problem.text}
+        if answer.during == "lookup":
+            return self._undefined(name)
+        if answer.during == "signature":
+            return Failure(
+                Outcome.WRONG, f"{name} cannot be called as the contract says: {self._exercise.signature}.",
+                exception=problem.exception, evidence=evidence,
+            )  # fmt: skip
+        if problem.exception == "NotImplementedError":
+            return Failure(Outcome.NOT_IMPLEMENTED, f"{name} is not written yet.", evidence=evidence)
+        if problem.exception == "MemoryError":
+            outcome, what = Outcome.OUT_OF_MEMORY, "ran out of memory"
+        elif problem.exception in ("SyntaxError", "IndentationError", "CompilationError", "UnsupportedLanguageConstruct"):
+            outcome, what = Outcome.DOES_NOT_COMPILE, "does not compile"
+        else:
+            outcome, what = Outcome.CRASHED, f"raised {problem.exception}"
+        where = f" in cell {problem.location.cell}, line {problem.location.line}" if problem.location else ""
+        return Failure(outcome, f"{name} {what}{where}.", "", problem.exception, problem.location, evidence)
+
+    def _undefined(self, name: str) -> Failure:
+        """The function is not there. Say why: the cell that should define it did not parse, or raised, or is gone."""
+        defines = re.compile(rf"^\s*(def\s+{re.escape(name)}\b|{re.escape(name)}\s*=)", re.MULTILINE)
+        cells = {cell.number for cell in self._submission.cells if defines.search(cell.source)}
+        syntax = ("SyntaxError", "IndentationError", "TabError")
+        suspects = [p for p in self._problems if p.location and p.location.cell in cells]
+        suspects = suspects or [p for p in self._problems if p.exception in syntax]
+        if suspects:
+            problem = suspects[0]
+            assert problem.location is not None
+            outcome = Outcome.DOES_NOT_COMPILE if problem.exception in syntax else Outcome.CRASHED
+            return Failure(
+                outcome,
+                f"{name} is not defined, because cell {problem.location.cell} stopped at line {problem.location.line} "
+                f"with {problem.exception}.",
+                exception=problem.exception,
+                location=problem.location,
+                evidence={"exception text": problem.text},
+            )
+        kind = "kernel" if self._exercise.form is Form.KERNEL else "function"
+        return Failure(
+            Outcome.NOT_IMPLEMENTED,
+            f"The notebook defines no {kind} called {name}. Was its cell deleted, or the name changed?",
+        )

@@ -1,0 +1,116 @@
+"""Control groups: a limit on memory and on processes that a Worker's children cannot leave.
+
+Needs a cgroup folder that may be written to: root on cgroup v1 or v2. Elsewhere `create` gives None, and the
+Sandbox falls back to a watchdog (memory, polled) and RLIMIT_NPROC (processes); `warpgrade doctor` says which is in use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+
+ROOT = Path("/sys/fs/cgroup")
+_PREFIX = "warpgrade-"
+_numbers = itertools.count()
+
+
+class ControlGroup:
+    """One group for one Worker: one folder (v2), or one for each controller (v1)."""
+
+    def __init__(self, folders: list[Path], *, limits_memory: bool) -> None:
+        self._folders = folders
+        #: Whether memory is limited here; otherwise the caller watches it.
+        self.limits_memory = limits_memory
+
+    @classmethod
+    def create(cls, memory_bytes: int, processes: int, root: Path = ROOT) -> ControlGroup | None:
+        """Make a group with these limits, or None where that is not permitted."""
+        if not os.access(root, os.W_OK) and not os.access(root / "memory", os.W_OK):
+            return None
+        remove_stale(root)
+        name = f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
+        unified = (root / "cgroup.controllers").exists()
+        folders: list[Path] = []
+        try:
+            if unified:
+                available = set((root / "cgroup.subtree_control").read_text(encoding="ascii").split())
+                if "memory" not in available:
+                    return None
+                folder = root / name
+                folder.mkdir()
+                folders.append(folder)
+                (folder / "memory.max").write_text(str(memory_bytes), encoding="ascii")
+                if (folder / "memory.swap.max").exists():
+                    (folder / "memory.swap.max").write_text("0", encoding="ascii")
+                if "pids" in available:
+                    (folder / "pids.max").write_text(str(processes), encoding="ascii")
+            else:
+                for controller, file, value in (
+                    ("memory", "memory.limit_in_bytes", memory_bytes),
+                    ("pids", "pids.max", processes),
+                ):
+                    folder = root / controller / name
+                    folder.mkdir()
+                    folders.append(folder)
+                    (folder / file).write_text(str(value), encoding="ascii")
+        except OSError:
+            for folder in folders:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+            return None
+        return cls(folders, limits_memory=True)
+
+    def enter_command(self) -> list[str]:
+        """A command prefix that enters the group and then becomes the command that follows it."""
+        files = [str(folder / "cgroup.procs") for folder in self._folders]
+        script = f'for f in "${{@:1:{len(files)}}}"; do echo $$ > "$f" || exit 125; done; shift {len(files)}; exec "$@"'
+        return ["bash", "-c", script, "bash", *files]
+
+    def killed_for_memory(self) -> bool:
+        """Whether the kernel has ended a process of this group for want of memory."""
+        for file in ("memory.events", "memory.oom_control"):
+            with contextlib.suppress(OSError):
+                for line in (self._folders[0] / file).read_text(encoding="ascii").splitlines():
+                    name, _, value = line.partition(" ")
+                    if name == "oom_kill" and int(value) > 0:
+                        return True
+        return False
+
+    def kill(self) -> None:
+        """End every process in the group, again until none is left: a fork bomb forks while it is being killed."""
+        deadline = time.monotonic() + 10.0
+        while processes := self._processes():
+            for pid in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > deadline:
+                return  # in uninterruptible sleep; `remove_stale` comes back for the folder
+            time.sleep(0.002)
+
+    def remove(self) -> None:
+        """Remove the folders; one that is still busy is left to `remove_stale`."""
+        for folder in self._folders:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def _processes(self) -> list[int]:
+        pids: set[int] = set()
+        for folder in self._folders:
+            with contextlib.suppress(OSError):
+                pids |= {int(pid) for pid in (folder / "cgroup.procs").read_text(encoding="ascii").split()}
+        return sorted(pids)
+
+
+def remove_stale(root: Path = ROOT) -> None:
+    """Remove groups of judges that were killed before they could: empty folders whose judge no longer runs."""
+    for folder in (*root.glob(f"{_PREFIX}*"), *root.glob(f"*/{_PREFIX}*")):
+        judge = folder.name.removeprefix(_PREFIX).split("-")[0]
+        if judge.isdigit() and not psutil.pid_exists(int(judge)):
+            with contextlib.suppress(OSError):
+                folder.rmdir()

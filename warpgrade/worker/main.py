@@ -1,0 +1,137 @@
+"""The Worker's loop: assert the sandbox, build the module, answer calls until the Judge hangs up."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import platform
+import socket
+import sys
+import tempfile
+import types
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from warpgrade.wire.channel import Channel, PeerClosed
+from warpgrade.wire.messages import (
+    MAX_PAYLOAD_BYTES,
+    Call,
+    Load,
+    Loaded,
+    Message,
+    Problem,
+    Raised,
+    Ready,
+    Returned,
+    Unsafe,
+)
+from warpgrade.worker import startup
+from warpgrade.worker.module import SourceCell, SubmissionModule, safe_text
+
+#: The Judge keeps the clock; the Worker itself waits as long as it takes.
+_FOR_EVER_S = 10.0**6  # poll counts milliseconds in an int
+
+
+def main(descriptor: int, plan_json: str) -> None:
+    """Serve the socket `descriptor` until the other end closes it."""
+    plan = msgspec.json.decode(plan_json, type=startup.Plan)
+    channel: Channel[Load | Call] = Channel(socket.socket(fileno=descriptor), Load | Call)
+    if plan.sandboxed and (found := startup.problems(plan)):
+        channel.send(Unsafe(found[:50]), timeout_s=_FOR_EVER_S)
+        return
+    try:
+        serve(channel)
+    except PeerClosed:
+        return
+
+
+def serve(channel: Channel[Load | Call]) -> None:
+    """Import torch and triton, say so, and answer."""
+    # Imported here, after the assertion, so that a bad sandbox is reported in milliseconds.
+    import numpy
+    import torch
+    import triton
+
+    from warpgrade.worker import watch
+
+    watch.install()
+    torch.set_num_threads(1)
+    _stand_in_for_the_notebook_package()
+    ready = Ready(platform.python_version(), str(torch.__version__), triton.__version__, numpy.__version__)
+    channel.send(ready, timeout_s=_FOR_EVER_S)
+    submission: SubmissionModule | None = None
+    handles: list[Any] = []
+    while True:
+        frame = channel.receive(timeout_s=_FOR_EVER_S)
+        message = frame.message
+        if isinstance(message, Load):
+            submission = _load(message, frame.payload)
+            names = [name[:128] for name in vars(submission.module) if not name.startswith("__")][:2000]
+            channel.send(Loaded(names, submission.problems), timeout_s=_FOR_EVER_S)
+        elif submission is not None:
+            answer, payload = _answer(submission, message, frame.payload, handles)
+            channel.send(answer, payload, timeout_s=_FOR_EVER_S)
+
+
+def _load(message: Load, payload: bytearray) -> SubmissionModule:
+    cells = [
+        SourceCell(cell.number, payload[cell.offset_bytes : cell.offset_bytes + cell.length_bytes].decode("utf-8"))
+        for cell in message.cells
+    ]
+    folder = Path(tempfile.mkdtemp(prefix="submission-"))
+    os.chdir(folder)
+    return SubmissionModule(cells, folder, statement_limit_s=message.statement_limit_s)
+
+
+def _answer(
+    submission: SubmissionModule, call: Call, payload: bytearray, handles: list[Any]
+) -> tuple[Message, bytes | bytearray]:
+    import torch
+
+    from warpgrade.wire import tensors
+    from warpgrade.worker import watch
+
+    try:
+        function = handles[call.handle] if call.handle is not None else getattr(submission.module, call.function)
+    except (AttributeError, IndexError):
+        text = f"the notebook defines no {call.function}"
+        return Raised(Problem("NameError", text), "lookup"), b""
+    # torch.empty aligns to 64 bytes; a bytearray need not. The tensors handed to the student are views of this buffer.
+    buffer = torch.empty(len(payload), dtype=torch.uint8)
+    if payload:
+        buffer.copy_(torch.frombuffer(payload, dtype=torch.uint8))
+    arguments = [tensors.unpack(value, buffer, handles) for value in call.arguments]
+    keywords = {name: tensors.unpack(value, buffer, handles) for name, value in call.keywords.items()}
+    try:
+        if call.grid is not None:
+            function = function[tuple(call.grid)]
+        else:
+            inspect.signature(function).bind(*arguments, **keywords)
+    except (TypeError, ValueError) as error:
+        return Raised(Problem("TypeError", safe_text(error)), "signature"), b""
+    seen = watch.Watch()
+    try:
+        result = watch.watching(seen, lambda: function(*arguments, **keywords))
+        packer = tensors.ResultPacker(len(payload), handles, max_bytes=MAX_PAYLOAD_BYTES)
+        value = packer.value(result)
+        answer = bytearray(packer.end_bytes)
+        if payload:
+            torch.frombuffer(answer, dtype=torch.uint8)[: len(payload)].copy_(buffer)
+        for start, block in packer.blocks:
+            answer[start : start + len(block)] = block
+    except BaseException as error:  # noqa: BLE001 - student code: whatever it raises is an answer, not our end
+        return Raised(submission.problem(error), "call"), b""
+    return Returned(value, len(payload), seen.operations, seen.launches), answer
+
+
+def _stand_in_for_the_notebook_package() -> None:
+    """`from warpgrade.notebook import check` stands in a notebook's first cell; here these names do nothing."""
+
+    def nothing(*args: Any, **kwargs: Any) -> None:
+        """Stand-in: checks, hints and plots belong to the notebook, not to the Worker."""
+
+    module = types.ModuleType("warpgrade.notebook")
+    module.__getattr__ = lambda name: nothing  # type: ignore[method-assign]
+    sys.modules["warpgrade.notebook"] = module

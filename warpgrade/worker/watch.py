@@ -1,0 +1,84 @@
+"""What the Worker notices while a call runs: torch operations, and Triton kernels launched.
+
+A lint, not a wall: this runs in the process of the student, who can switch it off. It tells an honest student that
+torch did the work; on the GPU tier library kernels are physically absent instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+#: Ways of an element out of torch, past its dispatcher.
+_ESCAPES = ("numpy", "tolist", "__array__", "__dlpack__")
+_MAX_NAMES = 64
+
+
+class Watch(TorchDispatchMode):
+    """Collects the names of torch operations while it is active; `launches` counts kernel launches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: list[str] = []
+        self.launches = 0
+
+    def note(self, name: str) -> None:
+        """Remember one operation, once."""
+        if name not in self.operations and len(self.operations) < _MAX_NAMES:
+            self.operations.append(name[:128])
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        result = func(*args, **(kwargs or {}))
+        self.note(name)
+        if name in ("_to_copy", "copy_", "clone"):
+            # A copy that changes the dtype or gathers strided elements is a kernel of its own on a GPU.
+            source = args[1] if name == "copy_" else args[0]
+            if isinstance(source, torch.Tensor) and isinstance(result, torch.Tensor):
+                if source.dtype != result.dtype:
+                    self.note(f"{name} to another dtype")
+                elif source.stride() != result.stride() and source.numel() > 1:
+                    self.note(f"{name} to other strides")
+        return result
+
+
+_current: list[Watch] = []
+
+
+def install() -> None:
+    """Hook the ways around the dispatcher and the launch of interpreted kernels. Once per process."""
+    for name in _ESCAPES:
+        setattr(torch.Tensor, name, _noting(getattr(torch.Tensor, name), f"Tensor.{name}"))
+    # triton.runtime.interpreter is private; a canary test pins what is used of it.
+    from triton.runtime.interpreter import GridExecutor
+
+    launch = GridExecutor.__call__
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _current:
+            _current[-1].launches += 1
+        return launch(self, *args, **kwargs)
+
+    GridExecutor.__call__ = counted
+
+
+def watching(watch: Watch, call: Callable[[], Any]) -> Any:
+    """Run `call` with `watch` active."""
+    _current.append(watch)
+    try:
+        with watch:
+            return call()
+    finally:
+        _current.remove(watch)
+
+
+def _noting(original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def method(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if _current:
+            _current[-1].note(name)
+        return original(self, *args, **kwargs)
+
+    return method
