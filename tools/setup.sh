@@ -70,6 +70,7 @@ if [ -t 1 ]; then quiet=(); fi # someone is watching: show pip's progress
 pip() { "$python" -m pip --disable-pip-version-check "$@" </dev/null; }
 
 if ! cmp -s requirements.txt "$state/requirements.txt"; then
+    "$python" -c 'import pip' 2>/dev/null || "$python" -m ensurepip >/dev/null # uv makes environments without pip
     say "installing requirements.txt (about 6 GB with PyTorch's CUDA libraries the first time: some minutes)"
     pip install ${quiet[@]+"${quiet[@]}"} -r requirements.txt
     pip check
