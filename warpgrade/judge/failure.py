@@ -11,7 +11,7 @@ from warpgrade.judge.verdict import Outcome
 from warpgrade.wire.messages import Location
 
 
-@dataclass
+@dataclass(eq=False)  # an exception must be hashable
 class Failure(Exception):  # noqa: N818 - a failed test, not an error of ours
     """A test was not passed. `sentence` and `pattern` are for the student and hold no sizes, values or exception texts.
 

@@ -38,4 +38,6 @@ def check_own_work(exercise: Exercise, operations: list[str], launches: int, *, 
             evidence={"torch operations": ", ".join(computing)},
         )
     if launches == 0 and not empty:
-        raise Failure(Outcome.REFUSED, "No Triton kernel was launched during the call: your own kernel has to do the work.")
+        raise Failure(
+            Outcome.REFUSED, "No Triton kernel was launched during the call: your own kernel has to do the work."
+        )

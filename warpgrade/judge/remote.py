@@ -154,7 +154,9 @@ class RemoteSubmission:
         except TimedOut as error:
             self.close()
             if left_s < limit_s:
-                sentence = f"All tests of this exercise together took more than {self._exercise.limits.exercise_s:.0f} s."
+                sentence = (
+                    f"All tests of this exercise together took more than {self._exercise.limits.exercise_s:.0f} s."
+                )
             else:
                 sentence = f"{what} took more than {limit_s:.0f} s. Is there a loop that never ends?"
             raise Failure(Outcome.TIMED_OUT, sentence) from error
@@ -277,7 +279,12 @@ class RemoteSubmission:
             return Failure(Outcome.NOT_IMPLEMENTED, f"{name} is not written yet.", evidence=evidence)
         if problem.exception == "MemoryError":
             outcome, what = Outcome.OUT_OF_MEMORY, "ran out of memory"
-        elif problem.exception in ("SyntaxError", "IndentationError", "CompilationError", "UnsupportedLanguageConstruct"):
+        elif problem.exception in (
+            "SyntaxError",
+            "IndentationError",
+            "CompilationError",
+            "UnsupportedLanguageConstruct",
+        ):
             outcome, what = Outcome.DOES_NOT_COMPILE, "does not compile"
         else:
             outcome, what = Outcome.CRASHED, f"raised {problem.exception}"

@@ -132,6 +132,12 @@ def _stand_in_for_the_notebook_package() -> None:
     def nothing(*args: Any, **kwargs: Any) -> None:
         """Stand-in: checks, hints and plots belong to the notebook, not to the Worker."""
 
+    def look_up(name: str) -> Any:
+        # inspect and pickle ask every module for dunder names, and must hear that there are none
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return nothing
+
     module = types.ModuleType("warpgrade.notebook")
-    module.__getattr__ = lambda name: nothing  # type: ignore[method-assign]
+    module.__getattr__ = look_up  # type: ignore[method-assign]
     sys.modules["warpgrade.notebook"] = module

@@ -47,7 +47,9 @@ class BubblewrapSandbox:
         self._root = os.geteuid() == 0
         self._setpriv = _tool("setpriv", "util-linux") if self._root else ""
         if not seccomp.available():
-            raise SandboxUnavailable("there is no system-call filter for this processor: only x86_64 and aarch64 have one")
+            raise SandboxUnavailable(
+                "there is no system-call filter for this processor: only x86_64 and aarch64 have one"
+            )
 
     def start(self, limits: Limits, environment: dict[str, str], secrets: list[Path]) -> WorkerProcess:
         """See `Sandbox.start`."""
@@ -78,9 +80,7 @@ class BubblewrapSandbox:
     def _uid(self) -> int:
         return _FIRST_UID + os.getpid() if self._root else _NOBODY
 
-    def _flags(
-        self, limits: Limits, visible: list[Path], environment: dict[str, str], files: list[int]
-    ) -> list[str]:
+    def _flags(self, limits: Limits, visible: list[Path], environment: dict[str, str], files: list[int]) -> list[str]:
         flags = [
             "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
             "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox",
@@ -182,7 +182,9 @@ def _tool(name: str, package: str) -> str:
 
 def _own_processes() -> int:
     uid = os.getuid()
-    return sum(1 for process in psutil.process_iter(["uids"]) if process.info["uids"] and process.info["uids"].real == uid)
+    return sum(
+        1 for process in psutil.process_iter(["uids"]) if process.info["uids"] and process.info["uids"].real == uid
+    )
 
 
 def _memory_file(content: bytes) -> int:

@@ -18,7 +18,9 @@ from warpgrade.judge.sandbox.process import socketpair
 class FakeSandbox:
     """Implements `Sandbox`. `play(socket)` is called with the Worker's end for each start."""
 
-    def __init__(self, play: Callable[[socket.socket], None], *, isolated: bool = True, end: Exit | None = None) -> None:
+    def __init__(
+        self, play: Callable[[socket.socket], None], *, isolated: bool = True, end: Exit | None = None
+    ) -> None:
         self.isolated = isolated
         self._play = play
         self._end = end or Exit("it ended by itself with status 0")

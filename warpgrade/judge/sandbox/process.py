@@ -122,7 +122,9 @@ class WorkerProcess:
     def _describe(self, ended_by_itself: bool, out_of_memory: bool) -> Exit:
         status = self._process.returncode
         if out_of_memory:
-            return Exit(f"it used more than {self._limits.memory_bytes / 1024**3:.0f} GiB of memory", out_of_memory=True)
+            return Exit(
+                f"it used more than {self._limits.memory_bytes / 1024**3:.0f} GiB of memory", out_of_memory=True
+            )
         if not ended_by_itself:
             return Exit("it was ended by the judge")
         number = -status if status < 0 else status - 128 if status > 128 else 0

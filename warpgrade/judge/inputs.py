@@ -1,0 +1,63 @@
+"""Inputs of a test: tensors in the Judge's private memory, made from a seed that is fresh and secret for each test."""
+
+from __future__ import annotations
+
+import secrets
+
+import torch
+
+#: What an integer output holds before the call. Far from every index and count that an exercise produces.
+INTEGER_POISON = {torch.uint8: 0xA5, torch.int8: -91, torch.int16: -23131, torch.int32: -1515870811, torch.bool: 1}
+_INT64_POISON = -6510615555426900571
+
+
+class Inputs:
+    """Makes tensors. `seed` (64 bits) makes the same ones again; it is evidence for a TA, never shown to a student."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed = secrets.randbits(63) if seed is None else seed
+        self._generator = torch.Generator().manual_seed(self.seed)
+
+    def normal(
+        self, *shape: int, dtype: torch.dtype = torch.float32, mean: float = 0.0, std: float = 1.0
+    ) -> torch.Tensor:
+        """Normally distributed, drawn in float64 and rounded to `dtype`."""
+        return (torch.randn(shape, generator=self._generator, dtype=torch.float64) * std + mean).to(dtype)
+
+    def uniform(
+        self, *shape: int, low: float = 0.0, high: float = 1.0, dtype: torch.dtype = torch.float32
+    ) -> torch.Tensor:
+        """Uniform in [low, high)."""
+        return (torch.rand(shape, generator=self._generator, dtype=torch.float64) * (high - low) + low).to(dtype)
+
+    def integers(self, low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+        """Uniform integers in [low, high)."""
+        return torch.randint(low, high, shape, generator=self._generator, dtype=torch.int64).to(dtype)
+
+    def distinct(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Elements that all differ, of both signs, in random order, scaled to about [-4, 4].
+
+        Multiples of a power of two with at most 11 significant bits, so that float16 holds 4096 of them exactly; more
+        elements than that repeat in float16 (float32: 2**24).
+        """
+        count = 1
+        for size in shape:
+            count *= size
+        order = torch.randperm(count, generator=self._generator)
+        steps = 2 ** max(9, (max(count, 1) - 1).bit_length() - 2)
+        return ((order - count // 2).to(torch.float64) / steps * (2 if count < 1024 else 1)).reshape(shape).to(dtype)
+
+    def tensor(self, values: object, *, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """These values, literally."""
+        return torch.tensor(values, dtype=dtype)
+
+    def poisoned(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """What an output argument holds before the call: NaN, or a pattern that no right answer contains."""
+        value = float("nan") if dtype.is_floating_point else INTEGER_POISON.get(dtype, _INT64_POISON)
+        return torch.full(shape, value, dtype=dtype)
+
+    def misaligned(self, x: torch.Tensor) -> torch.Tensor:
+        """The same values, contiguous, at an address one element past an aligned one."""
+        buffer = torch.empty(x.numel() + 1, dtype=x.dtype)
+        moved = buffer[1:].view(x.shape)
+        return moved.copy_(x)

@@ -1,0 +1,309 @@
+"""The Judge as a pytest plugin (entry point `warpgrade`): suites are plain pytest functions.
+
+Inert until `--submission NOTEBOOK` is given, or `run_suite` passes a `Job`. Points: each group (public, hidden, speed)
+shares its points evenly among its test *functions*; the cases of a parametrised function are one test.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from warpgrade.judge.verdict import Outcome, TestKind, Tier, Verdict
+
+if TYPE_CHECKING:
+    import torch
+
+    from warpgrade.course import Course, Exercise
+    from warpgrade.judge.failure import Failure
+    from warpgrade.judge.inputs import Inputs
+    from warpgrade.judge.remote import RemoteSubmission
+    from warpgrade.judge.sandbox import Sandbox
+    from warpgrade.submission import Submission
+
+# torch, and all of ours that imports it, is imported inside functions: this file is loaded by every pytest run of the
+# environment, and the Worker should start before the Judge spends seconds on its own imports.
+
+SPEED_TEST = "test_speed"
+NO_GPU = "Speed is judged on a GPU; there is none here. Not passed, not failed: it is judged later."
+
+
+@dataclass
+class Job:
+    """What one pytest run judges."""
+
+    course: Course
+    exercise: Exercise
+    submission: Submission
+    sandbox: Sandbox
+    tier: Tier
+
+
+@dataclass
+class _Test:
+    """One test function, all its cases together."""
+
+    kind: TestKind
+    points: Fraction = Fraction(0)
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+    seed: int = 0
+    cases: int = 0
+    duration_s: float = 0.0
+
+
+@dataclass
+class JudgePlugin:
+    """Provides the fixtures, and turns what happens to each test into a Verdict."""
+
+    job: Job
+    tests: dict[str, _Test] = field(default_factory=dict)
+    fault: str = ""
+    remote: RemoteSubmission | None = None
+    _inputs: Inputs | None = None
+
+    # --- fixtures -----------------------------------------------------------------------------------------------
+
+    @pytest.fixture
+    def submission(self) -> RemoteSubmission:
+        """The student's code: `submission.relu(x)` calls it, in the Worker."""
+        assert self.remote is not None
+        return self.remote
+
+    @pytest.fixture
+    def inputs(self) -> Inputs:
+        """Makes inputs from a fresh secret seed."""
+        from warpgrade.judge.inputs import Inputs
+
+        self._inputs = Inputs()
+        return self._inputs
+
+    @pytest.fixture
+    def assert_close(self) -> Callable[..., None]:
+        """`compare.assert_close`, knowing the call's inputs so that it can recognise a copy of one."""
+        from warpgrade.judge import compare
+
+        return self._with_inputs(compare.assert_close)
+
+    @pytest.fixture
+    def assert_identical(self) -> Callable[..., None]:
+        """`compare.assert_identical`, likewise."""
+        from warpgrade.judge import compare
+
+        return self._with_inputs(compare.assert_identical)
+
+    @pytest.fixture
+    def reference(self, request: pytest.FixtureRequest) -> ModuleType:
+        """`reference.py` beside the hidden suite. Public tests travel to students and have none."""
+        return _module_beside(request.path, "reference")
+
+    @pytest.fixture
+    def benchmark(self) -> Callable[..., Any]:
+        """`benchmark(submission.relu, ...)`: judged speed. Pending without a GPU."""
+        from warpgrade.judge.failure import pending
+
+        def measure(*arguments: Any, **keywords: Any) -> None:
+            raise pending(NO_GPU)
+
+        return measure
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """`length` and `shape` are the battery's sizes."""
+        from warpgrade.judge import battery
+
+        for name, values in (("length", battery.LENGTHS), ("shape", battery.SHAPES)):
+            if name in metafunc.fixturenames:
+                metafunc.parametrize(name, values)
+
+    def _with_inputs(self, function: Callable[..., None]) -> Callable[..., None]:
+        def compare(actual: torch.Tensor, expected: torch.Tensor, **keywords: Any) -> None:
+            known = {} if self.remote is None else self.remote.last_inputs
+            function(actual, expected, inputs=known, **keywords)
+
+        return compare
+
+    # --- the run ------------------------------------------------------------------------------------------------
+
+    def pytest_sessionstart(self) -> None:
+        """Start the Worker first: its imports run while the Judge imports torch for itself."""
+        from warpgrade.judge.remote import RemoteSubmission
+        from warpgrade.judge.sandbox import SandboxUnavailable
+
+        secrets = self.job.course.secrets()
+        self.remote = RemoteSubmission(self.job.exercise, self.job.submission, self.job.sandbox, self.job.tier, secrets)
+        try:
+            self.remote.start()
+        except SandboxUnavailable as error:
+            self.fault = f"The sandbox cannot be had: {error}"
+
+    def pytest_sessionfinish(self) -> None:
+        """End the Worker."""
+        if self.remote is not None:
+            self.remote.close()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Keep this exercise's tests, and share out its points."""
+        public_file = self.job.course.public_tests(self.job.exercise.assignment)
+        prefix = f"test_{self.job.exercise.id}__"
+        kept, dropped = [], []
+        for item in items:
+            foreign = item.path == public_file and not item.name.startswith(prefix)
+            (dropped if foreign else kept).append(item)
+        items[:] = kept
+        if dropped:
+            config.hook.pytest_deselected(items=dropped)
+        for item in items:
+            name = _function_name(item)
+            kind = TestKind.PUBLIC if item.path == public_file else TestKind.HIDDEN
+            kind = TestKind.SPEED if name == SPEED_TEST else kind
+            self.tests.setdefault(name, _Test(kind)).cases += 1
+        exercise = self.job.exercise
+        shares = {
+            TestKind.PUBLIC: exercise.public_points,
+            TestKind.HIDDEN: exercise.hidden_points,
+            TestKind.SPEED: exercise.speed_points,
+        }
+        for kind, points in shares.items():
+            group = [test for test in self.tests.values() if test.kind is kind]
+            if bool(group) != bool(points):
+                self.fault = self.fault or (
+                    f"{exercise.assignment}/{exercise.id} has {len(group)} {kind} tests for {points} points"
+                )
+            for test in group:
+                test.points = points / len(group)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A suite that cannot be read is a fault of the course."""
+        if report.failed:
+            self.fault = self.fault or f"{Path(report.nodeid).name} cannot be collected: {str(report.longrepr)[-1500:]}"
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """The first failed case of a function decides it; the others are not run. A fault stops everything."""
+        self._inputs = None
+        if self.fault or self.tests[_function_name(item)].failure is not None:
+            pytest.skip("decided already")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note what became of this case."""
+        test = self.tests[_function_name(item)]
+        test.duration_s += call.duration
+        if call.excinfo is not None:
+            self._note_exception(test, item, call.excinfo.value)
+        elif call.when == "call" and test.outcome is None:
+            test.outcome = Outcome.PASSED
+        return (yield)
+
+    def _note_exception(self, test: _Test, item: pytest.Item, error: BaseException) -> None:
+        from warpgrade.judge.failure import failure_of
+
+        if isinstance(error, pytest.skip.Exception) and (self.fault or test.failure is not None):
+            return  # our own skip
+        if test.failure is None:
+            test.failure = failure_of(error, item.path)
+            test.outcome = test.failure.outcome
+            test.seed = self._inputs.seed if self._inputs else 0
+
+    # --- the result ---------------------------------------------------------------------------------------------
+
+    def verdicts(self) -> list[Verdict]:
+        """One Verdict for each test function. A test that never came to an outcome is a fault."""
+        return [self._verdict(name, test) for name, test in self.tests.items()]
+
+    def _verdict(self, name: str, test: _Test) -> Verdict:
+        points = str(test.points)
+        name = name.removeprefix(f"test_{self.job.exercise.id}__").removeprefix("test_").replace("_", " ")
+        if test.outcome is Outcome.PASSED and test.failure is None:
+            return Verdict(test=name, kind=test.kind, outcome=Outcome.PASSED, points=points, duration_s=test.duration_s)
+        failure = test.failure
+        if failure is None:
+            sentence = self.fault or "This test did not run. This is not the submission's fault."
+            return Verdict(test=name, kind=test.kind, outcome=Outcome.FAULT, points=points, sentence=sentence)
+        evidence = dict(failure.evidence)
+        if test.seed:
+            evidence["seed"] = str(test.seed)
+        return Verdict(
+            test=name,
+            kind=test.kind,
+            outcome=failure.outcome,
+            points=points,
+            sentence=failure.sentence,
+            pattern=failure.pattern,
+            exception=failure.exception,
+            location=failure.location,
+            evidence=evidence,
+            duration_s=test.duration_s,
+        )
+
+
+def _function_name(item: pytest.Item) -> str:
+    return getattr(item, "originalname", None) or item.name
+
+
+def _module_beside(path: Path, name: str) -> ModuleType:
+    """Import `name`.py from the folder of `path` under a name of its own: every assignment has a `reference`."""
+    file = path.with_name(f"{name}.py")
+    unique = f"warpgrade_{name}_{path.parent.name.replace('-', '_')}"
+    if unique not in sys.modules:
+        spec = importlib.util.spec_from_file_location(unique, file)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{file} cannot be imported")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[unique] = module
+    return sys.modules[unique]
+
+
+# --- from a terminal: pytest course_tests/<assignment>/test_<id>.py --submission notebook.ipynb ---------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--submission` and `--no-sandbox`."""
+    group = parser.getgroup("warpgrade", "judge a submission")
+    group.addoption("--submission", type=Path, metavar="NOTEBOOK", help="the notebook whose code these suites judge")
+    group.addoption("--no-sandbox", action="store_true", help="run it unprotected: for an author's own code only")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the Judge when a submission is named."""
+    path = config.getoption("--submission")
+    if path is None or config.pluginmanager.has_plugin("warpgrade-judge"):
+        return
+    from warpgrade.course import Course
+    from warpgrade.judge.sandbox.choice import choose_sandbox
+    from warpgrade.submission import read_submission
+
+    suites = [Path(argument.split("::")[0]).resolve() for argument in config.args]
+    suites = [suite for suite in suites if suite.name.startswith("test_") and suite.suffix == ".py"]
+    if len(suites) != 1:
+        raise pytest.UsageError(
+            "--submission judges one exercise at a time: name one course_tests/<assignment>/test_<id>.py. "
+            "For a whole notebook: warpgrade judge NOTEBOOK"
+        )
+    course = Course.find(suites[0].parent)
+    exercise = course.exercise(suites[0].parent.name, suites[0].stem.removeprefix("test_"))
+    config.args.append(str(course.public_tests(exercise.assignment)))
+    sandbox = choose_sandbox(isolate=not config.getoption("--no-sandbox"))
+    job = Job(course, exercise, read_submission(path.resolve()), sandbox, Tier.MODEL)
+    config.pluginmanager.register(JudgePlugin(job), "warpgrade-judge")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The verdicts and the mark, after pytest's own account."""
+    plugin = config.pluginmanager.get_plugin("warpgrade-judge")
+    if not isinstance(plugin, JudgePlugin):
+        return
+    terminalreporter.section(f"verdicts: {plugin.job.exercise.assignment}/{plugin.job.exercise.id}")
+    for verdict in plugin.verdicts():
+        terminalreporter.line(f"{verdict.outcome:16} {verdict.points:>6}  {verdict.test}  {verdict.sentence}")

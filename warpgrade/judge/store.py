@@ -1,0 +1,66 @@
+"""Decided verdicts on disk: judging an unchanged submission again costs nothing, and a killed run continues.
+
+The key is everything that a verdict depends on. Undecided ones (pending apart, which belongs to the speed tests and
+is decided later by a GPU run) are never stored, nor is anything judged without a sandbox.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from warpgrade.course import Course, Exercise
+from warpgrade.judge.suite import environment, suite_digest
+from warpgrade.judge.verdict import ExerciseVerdict, Tier
+
+
+class VerdictStore:
+    """The folder `verdicts/` of a course. Files hold no names of students: a digest of their code is the key."""
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._folder = course.root / "verdicts"
+
+    def get(self, exercise: Exercise, submission_digest: str, tier: Tier) -> ExerciseVerdict | None:
+        """The stored verdict of this code under today's tests and versions; None where it has to be judged.
+
+        A file that does not parse, or does not say what its name says, counts as absent.
+        """
+        path = self._path(exercise, submission_digest, tier)
+        try:
+            stored = msgspec.json.decode(path.read_bytes(), type=ExerciseVerdict)
+        except (FileNotFoundError, msgspec.MsgspecError, ValueError):
+            return None
+        key = (exercise.assignment, exercise.id, submission_digest, tier)
+        if (stored.assignment, stored.exercise, stored.submission_digest, stored.tier) != key:
+            return None
+        return stored if stored.decided and stored.sandboxed else None
+
+    def put(self, exercise: Exercise, judged: ExerciseVerdict) -> bool:
+        """Store a decided verdict; whether it was. Atomic: a reader sees all of it or nothing."""
+        if not judged.decided or not judged.sandboxed:
+            return False
+        path = self._path(exercise, judged.submission_digest, judged.tier)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(judged), indent=1))
+            Path(temporary).replace(path)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        return True
+
+    def _path(self, exercise: Exercise, submission_digest: str, tier: Tier) -> Path:
+        where = environment()
+        parts = [
+            submission_digest, suite_digest(self._course, exercise), where.warpgrade, where.python, where.torch,
+            where.triton, where.numpy, tier,
+        ]  # fmt: skip
+        key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
+        return self._folder / exercise.assignment / exercise.id / f"{key}.json"

@@ -1,0 +1,122 @@
+"""Judge one exercise of one submission: a pytest run in this process, and its Verdicts."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import warpgrade
+from warpgrade.course import Course, Exercise
+from warpgrade.judge.plugin import Job, JudgePlugin
+from warpgrade.judge.verdict import Environment, ExerciseVerdict, Tier
+
+
+def run_suite(job: Job) -> ExerciseVerdict:
+    """Run the public and hidden tests of `job`. Never raises for what a submission does; a suite's own fault is a fault."""
+    started = time.monotonic()
+    course, exercise = job.course, job.exercise
+    plugin = JudgePlugin(job)
+    log = io.StringIO()
+    arguments = [
+        str(course.public_tests(exercise.assignment)),
+        str(course.suite(exercise.assignment, exercise.id)),
+        "--import-mode=importlib", "-c", os.devnull, f"--rootdir={course.root}", "-p", "no:cacheprovider",
+        "-p", "no:terminalreporter", "-p", "no:faulthandler", "--capture=no", "-p", "warpgrade.judge.plugin",
+    ]  # fmt: skip
+    sys.dont_write_bytecode = True  # the course may be read-only, and is none of our business to litter
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # whatever else is installed has no say in marks
+    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+        status = pytest.main(arguments, plugins=[_Named(plugin)])
+    fault = plugin.fault
+    if not fault and status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        fault = f"pytest ended with {status!s}: {log.getvalue()[-1500:]}"
+    return ExerciseVerdict(
+        assignment=exercise.assignment,
+        exercise=exercise.id,
+        tier=job.tier,
+        submission_digest=job.submission.digest,
+        suite_digest=suite_digest(course, exercise),
+        environment=environment(),
+        verdicts=plugin.verdicts(),
+        fault=fault,
+        sandboxed=job.sandbox.isolated,
+        duration_s=time.monotonic() - started,
+        notices=plugin.remote.notices() if plugin.remote else [],
+    )
+
+
+class _Named:
+    """Registers the Judge under the name by which `pytest_configure` recognises it."""
+
+    def __init__(self, plugin: JudgePlugin) -> None:
+        self._plugin = plugin
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.pluginmanager.register(self._plugin, "warpgrade-judge")
+
+
+def suite_digest(course: Course, exercise: Exercise) -> str:
+    """SHA-256 of everything of the course's that a verdict depends on: tests, references, baselines, the declaration."""
+    suite = course.suite(exercise.assignment, exercise.id)
+    source = course.source(exercise.assignment)
+    hasher = hashlib.sha256(msgspec.json.encode(exercise))
+    helpers = sorted(path for path in suite.parent.glob("*.py") if not path.name.startswith("test_"))
+    for path in (suite, *helpers, course.public_tests(exercise.assignment), source / "baselines.py"):
+        if path.is_file():
+            hasher.update(f"\n{path.name}\n".encode() + path.read_bytes())
+    return hasher.hexdigest()
+
+
+def environment() -> Environment:
+    """The versions that a verdict depends on, without importing any of them."""
+
+    def of(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return ""
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    return Environment(
+        warpgrade=f"{warpgrade.__version__}+{_own_digest()}",
+        python=python,
+        torch=of("torch"),
+        triton=of("triton"),
+        numpy=of("numpy"),
+    )
+
+
+def _own_digest() -> str:
+    """A short digest of the judge's own code: a verdict of yesterday's comparison is not one of today's."""
+    package = Path(warpgrade.__file__).parent
+    hasher = hashlib.sha256()
+    for folder in ("wire", "worker", "model", "judge"):
+        for path in sorted((package / folder).rglob("*.py")):
+            hasher.update(path.read_bytes())
+    for path in (package / "course.py", package / "submission.py"):
+        hasher.update(path.read_bytes())
+    return hasher.hexdigest()[:12]
+
+
+def empty_verdict(course: Course, exercise: Exercise, digest: str, tier: Tier, fault: str) -> ExerciseVerdict:
+    """The Verdict of an exercise that could not be judged at all."""
+    return ExerciseVerdict(
+        assignment=exercise.assignment,
+        exercise=exercise.id,
+        tier=tier,
+        submission_digest=digest,
+        suite_digest="",
+        environment=environment(),
+        verdicts=[],
+        fault=fault,
+    )
