@@ -44,6 +44,7 @@ class FakeMachine(Machine):
     )
     control_groups: bool = True
     filter: bool = True
+    problem: str = ""
     versions: dict[str, str] = field(
         default_factory=lambda: {"torch": "2.14.1", "triton": "3.8.0", "numpy": "2.4.6", "nbgrader": "0.9.6"}
     )
@@ -67,6 +68,9 @@ class FakeMachine(Machine):
 
     def has_system_call_filter(self):
         return self.filter
+
+    def sandbox_problem(self):
+        return self.problem
 
     def version(self, package):
         return self.versions.get(package)
@@ -141,6 +145,7 @@ BLOCKING = {
     "no namespaces in the kernel": (without("files", USERNS), "user namespaces", "sysctl"),
     "namespaces closed to users": (saying(CLONE, "0"), "user namespaces", "unprivileged_userns_clone=1"),
     "no seccomp": (without("files", SECCOMP), "system-call filter", "CONFIG_SECCOMP_FILTER"),
+    "a sandbox that leaks": (spoiled(problem="source can be seen"), "sandbox as a whole", "running-a-class.md"),
     "another processor": (spoiled(filter=False), "system-call filter", "x86_64"),
     "no torch": (without("versions", "torch"), "torch", "make setup"),
     "no triton": (without("versions", "triton"), "triton", "make setup"),
@@ -185,6 +190,13 @@ def test_what_grading_can_do_without_is_off_and_does_not_block(what):
 def test_without_a_gpu_speed_is_said_to_be_pending():
     assert "speed stays pending" in find(without("programs", "nvidia-smi"), "NVIDIA GPU").detail
     assert find(FakeMachine(), "NVIDIA GPU").detail == "NVIDIA T4, 580.1, 16384 MiB"
+
+
+def test_the_sandbox_is_tried_as_a_whole_once_nothing_else_blocks():
+    whole = find(FakeMachine(problem="never asked", free=0), "sandbox as a whole")
+    assert whole.on is None
+    assert "disk space" in whole.detail
+    assert find(FakeMachine(), "sandbox as a whole").on is True
 
 
 def test_ubuntus_apparmor_rule_has_a_profile_as_remedy_where_bubblewrap_does_not_start():
@@ -265,7 +277,7 @@ def test_a_real_run_on_this_machine_answers_everything():
     assert len(names) == len(set(names))
     assert find(machine, "torch").on is not False
     assert doctor.report(findings)
-    assert doctor.exit_code(findings) in (0, 1)
+    assert doctor.exit_code(findings) == int(any(finding.blocks for finding in findings))
 
 
 def test_a_program_that_cannot_start_is_no_exception():

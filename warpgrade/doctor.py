@@ -18,12 +18,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from warpgrade.judge.sandbox import seccomp
+from warpgrade.course import Course, CourseError, Limits
+from warpgrade.judge.sandbox import SandboxUnavailable, seccomp
+from warpgrade.judge.sandbox.bubblewrap import BubblewrapSandbox
 from warpgrade.judge.sandbox.cgroup import ControlGroup
+from warpgrade.wire import Channel, TimedOut, WireError
+from warpgrade.wire.messages import Ready, Unsafe, WorkerMessage
 
 _GIB = 1024**3
 _NEEDED_DISK_BYTES = 2 * _GIB
 _NOBODY = 65534
+_WORKER_START_LIMIT_S = 60.0
 _SYSCTL = Path("/proc/sys")
 
 #: Without a profile of its own, Ubuntu 24.04 gives an unprivileged bwrap a user namespace in which it may do nothing.
@@ -111,6 +116,23 @@ class Machine:
         """Whether there is a filter for this processor."""
         return seccomp.available()
 
+    def sandbox_problem(self) -> str:
+        """Start a Worker in the real Sandbox and let it look around; "" if it is ready, else what is wrong."""
+        try:
+            running = BubblewrapSandbox().start(Limits(), {"TRITON_INTERPRET": "1"}, _secrets())
+        except SandboxUnavailable as error:
+            return str(error)
+        try:
+            channel: Channel[WorkerMessage] = Channel(running.socket, WorkerMessage)
+            message = channel.receive(timeout_s=_WORKER_START_LIMIT_S).message
+        except (TimedOut, WireError):
+            return f"the worker did not start: {running.output()[-500:].strip() or running.kill().description}"
+        finally:
+            running.kill()
+        if isinstance(message, Unsafe):
+            return "it is not tight: " + "; ".join(message.reasons)
+        return "" if isinstance(message, Ready) else "the worker did not say that it is ready"
+
     def version(self, package: str) -> str | None:
         """The installed version of a Python package, or None."""
         try:
@@ -134,7 +156,7 @@ class Machine:
 def examine(machine: Machine | None = None) -> list[Finding]:
     """Look at everything, in the order in which a person would mend it."""
     machine = machine or Machine()
-    return [
+    findings = [
         _linux(machine),
         _python(machine),
         _installed_as_wheel(machine),
@@ -142,10 +164,9 @@ def examine(machine: Machine | None = None) -> list[Finding]:
         _cgroups(machine),
         *_packages(machine),
         _disk(machine),
-        _compiler(machine),
-        _nvcc(machine),
-        _gpu(machine),
     ]
+    findings.append(_sandbox_as_a_whole(machine, [finding.name for finding in findings if finding.blocks]))
+    return [*findings, _compiler(machine), _nvcc(machine), _gpu(machine)]
 
 
 def report(findings: Sequence[Finding]) -> str:
@@ -315,6 +336,17 @@ def _start(machine: Machine, root: bool) -> Ran:
     return machine.run("bwrap", *kinds, *binds, "setpriv", *drop, "true")
 
 
+def _sandbox_as_a_whole(machine: Machine, blocking: list[str]) -> Finding:
+    """The proof of all that stands above it."""
+    name = "sandbox as a whole"
+    if blocking:
+        return Finding(name, None, f"not tried, because this is off: {', '.join(blocking)}", needed=True)
+    if problem := machine.sandbox_problem():
+        remedy = "The reason is in that message; docs/running-a-class.md has the usual ones."
+        return Finding(name, False, problem, remedy, needed=True)
+    return Finding(name, True, "a worker started in it, looked around, and found it tight", needed=True)
+
+
 def _cgroups(machine: Machine) -> Finding:
     """Not needed: elsewhere memory is polled and the Worker killed, and processes are limited by RLIMIT_NPROC."""
     name = "memory and process limits by the kernel"
@@ -382,6 +414,14 @@ def _gpu(machine: Machine) -> Finding:
         said = ran.output.splitlines()[-1] if ran.output else f"exit status {ran.status}"
         return Finding(name, False, f"nvidia-smi says: {said}; {pending}", "nvidia-smi")
     return Finding(name, True, "; ".join(line.strip() for line in ran.output.splitlines()))
+
+
+def _secrets() -> list[Path]:
+    """What must not show inside: the course around the current folder, if there is one."""
+    try:
+        return Course.find().secrets()
+    except CourseError:
+        return []
 
 
 def _minor(version: str) -> tuple[int, int]:
