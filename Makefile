@@ -10,6 +10,8 @@ SYSTEM_PACKAGES ?= yes
 # -P: warpgrade comes from the installed wheel, as in the sandbox, and not from the current folder.
 RUN := $(VENV)/bin/python -P
 WORKERS ?= 2
+# nbgrader starts `alembic` by name.
+export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .PHONY: help setup demo test test-gpu check release clean
 

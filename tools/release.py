@@ -36,7 +36,14 @@ def make(assignment: str, root: Path, course: Path = COURSE) -> Path:
     shutil.copy(course / "nbgrader_config.py", root)
     (root / "course_tests").symlink_to(course / "course_tests")
     # Nothing of the person's own Jupyter configuration: the release must be the same whoever makes it.
-    environment = {**os.environ, "JUPYTER_CONFIG_DIR": str(root / ".jupyter"), "JUPYTER_NO_CONFIG": "1"}
+    # nbgrader starts `alembic` by name, which is found only if the environment's programs are on the PATH.
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    environment = {
+        **os.environ,
+        "PATH": programs,
+        "JUPYTER_CONFIG_DIR": str(root / ".jupyter"),
+        "JUPYTER_NO_CONFIG": "1",
+    }
     done = subprocess.run(
         [sys.executable, "-P", "-m", "nbgrader", "generate_assignment", assignment, "--create", "--force"],
         cwd=root,
