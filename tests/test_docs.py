@@ -4,6 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
+
+from warpgrade.cli import app
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -20,6 +23,12 @@ def test_links_between_documents_lead_somewhere(document):
 def test_make_targets_that_are_named_exist(document):
     named = set(re.findall(r"`(?:\w+=\S+ )?make ([a-z-]+)", document.read_text()))
     assert named <= TARGETS
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_that_are_named_exist(document):
+    named = set(re.findall(r"(?:`|bin/)warpgrade ([a-z]+)", document.read_text()))
+    assert named <= set(typer.main.get_command(app).commands)
 
 
 def test_the_readmes_table_says_truly_what_is_there_today():

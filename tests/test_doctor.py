@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from warpgrade import doctor
+from warpgrade.cli import app
 from warpgrade.doctor import Finding, Machine, Ran
 
 USERNS = Path("/proc/sys/user/max_user_namespaces")
@@ -267,6 +269,16 @@ def test_json_says_the_same_as_the_text():
         "remedy": "sudo apt-get install bubblewrap",
         "needed": True,
     }
+
+
+@pytest.mark.parametrize(("machine", "status"), [(FakeMachine(), 0), (without("programs", "bwrap"), 1)])
+def test_the_command_prints_the_findings_and_its_status_says_whether_grading_works(machine, status, monkeypatch):
+    findings = doctor.examine(machine)
+    monkeypatch.setattr(doctor, "examine", lambda: findings)
+    text, as_json = CliRunner().invoke(app, ["doctor"]), CliRunner().invoke(app, ["doctor", "--json"])
+    assert (text.exit_code, as_json.exit_code) == (status, status)
+    assert text.stdout.strip() == doctor.report(findings).strip()
+    assert json.loads(as_json.stdout)["model_tier"] is (status == 0)
 
 
 def test_a_real_run_on_this_machine_answers_everything():
