@@ -221,3 +221,19 @@ class Course:
         names = ("course_tests", "source", "submitted", "autograded", "feedback", "gradebook.db", "verdicts", ".git")
         secrets = [self.root / name for name in (*names, "nbgrader_config.py")]
         return [*secrets, self.overlay] if self.overlay else secrets
+
+
+class ReleasedFolder(Course):
+    """One released assignment as a student has it: declaration and public tests beside the notebook, nothing hidden."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+
+    @property
+    def assignments(self) -> list[str]:
+        """The one assignment in this folder, under the folder's name."""
+        return [self.root.name]
+
+    def source(self, assignment: str) -> Path:
+        """The folder itself."""
+        return self.root

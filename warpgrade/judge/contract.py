@@ -14,7 +14,7 @@ from warpgrade.judge.failure import Failure
 from warpgrade.judge.verdict import Outcome
 from warpgrade.wire.tensors import DTYPE_NAMES, Handle, Other, ReturnedTensor, contiguous_strides
 
-_SCALARS: dict[str, type] = {"int": int, "float": float, "bool": bool}
+_SCALARS: dict[str, type[Any]] = {"int": int, "float": float, "bool": bool}
 
 
 def check_returned(exercise: Exercise, arguments: dict[str, Any], value: Any) -> Any:

@@ -45,6 +45,8 @@ class Job:
     submission: Submission
     sandbox: Sandbox
     tier: Tier
+    #: `check` in a notebook: public tests alone. Not a judgement, and never recorded as one.
+    public_only: bool = False
 
 
 @dataclass
@@ -154,7 +156,8 @@ class JudgePlugin:
         """Keep this exercise's tests, and share out its points."""
         public_file = self.job.course.public_tests(self.job.exercise.assignment)
         prefix = f"test_{self.job.exercise.id}__"
-        kept, dropped = [], []
+        kept: list[pytest.Item] = []
+        dropped: list[pytest.Item] = []
         for item in items:
             foreign = item.path == public_file and not item.name.startswith(prefix)
             (dropped if foreign else kept).append(item)
@@ -172,6 +175,8 @@ class JudgePlugin:
             TestKind.HIDDEN: exercise.hidden_points,
             TestKind.SPEED: exercise.speed_points,
         }
+        if self.job.public_only:
+            shares = {TestKind.PUBLIC: exercise.public_points}
         for kind, points in shares.items():
             group = [test for test in self.tests.values() if test.kind is kind]
             if bool(group) != bool(points):

@@ -26,9 +26,9 @@ def run_suite(job: Job) -> ExerciseVerdict:
     course, exercise = job.course, job.exercise
     plugin = JudgePlugin(job)
     log = io.StringIO()
+    suites = [] if job.public_only else [str(course.suite(exercise.assignment, exercise.id))]
     arguments = [
-        str(course.public_tests(exercise.assignment)),
-        str(course.suite(exercise.assignment, exercise.id)),
+        str(course.public_tests(exercise.assignment)), *suites,
         "--import-mode=importlib", "-c", os.devnull, f"--rootdir={course.root}", "-p", "no:cacheprovider",
         "-p", "no:terminalreporter", "-p", "no:faulthandler", "--capture=no", "-p", "warpgrade.judge.plugin",
     ]  # fmt: skip
@@ -44,7 +44,7 @@ def run_suite(job: Job) -> ExerciseVerdict:
         exercise=exercise.id,
         tier=job.tier,
         submission_digest=job.submission.digest,
-        suite_digest=suite_digest(course, exercise),
+        suite_digest="" if job.public_only else suite_digest(course, exercise),
         environment=environment(),
         verdicts=plugin.verdicts(),
         fault=fault,

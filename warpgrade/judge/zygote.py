@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import socket
 import sys
@@ -75,11 +76,9 @@ def main(descriptor: int) -> None:
 
 
 def _serve(wire: socket.socket, wakeup: int, judges: dict[int, int]) -> None:
-    import select
-
     buffer = bytearray()
     while True:
-        readable, _, _ = select.select([wire, wakeup], [], [])
+        readable, _, _ = select.select([wire.fileno(), wakeup], [], [])
         if wakeup in readable:
             os.read(wakeup, 4096)
             while judges:
@@ -88,7 +87,7 @@ def _serve(wire: socket.socket, wakeup: int, judges: dict[int, int]) -> None:
                     break
                 ended = Ended(judges.pop(pid), os.waitstatus_to_exitcode(status))
                 wire.sendall(msgspec.json.encode(ended) + b"\n")
-        if wire in readable:
+        if wire.fileno() in readable:
             block = wire.recv(1 << 20)
             if not block:
                 return

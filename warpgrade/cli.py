@@ -1,0 +1,149 @@
+"""The command line. Results on stdout, everything else on stderr.
+
+Exit codes: 0 done; 1 done, and somebody is needed (a fault, a submission that could not be read); 2 nothing done, because of
+how it was called or what is missing here; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, ParamSpec
+
+import msgspec
+import typer
+from rich.console import Console
+
+from warpgrade.course import Assignment, Course, CourseError
+from warpgrade.submission import Submission, SubmissionError, read_submission
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+out, err = Console(), Console(stderr=True)
+
+CourseOption = Annotated[
+    Path | None, typer.Option("--course", help="Folder of the course (default: the one around the current folder).")
+]
+
+
+Parameters = ParamSpec("Parameters")
+
+
+def reported(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """What is wrong with the call, the course, the notebook or this machine is a message and an exit code."""
+
+    @functools.wraps(command)
+    def run(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> None:
+        from warpgrade.judge.sandbox import SandboxUnavailable
+
+        try:
+            command(*arguments, **keywords)
+        except (CourseError, SubmissionError, SandboxUnavailable) as error:
+            err.print(f"warpgrade: {error}", highlight=False, markup=False, soft_wrap=True)
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt:
+            err.print("warpgrade: interrupted. What was decided is kept; the same command continues.", markup=False)
+            raise typer.Exit(130) from None
+
+    return run
+
+
+@app.callback()
+def root() -> None:
+    """An auto-graded course in GPU programming, and the grader behind it."""
+
+
+@app.command()
+@reported
+def judge(
+    notebook: Annotated[Path, typer.Argument(help="The notebook to judge.", show_default=False)],
+    assignment: Annotated[
+        str | None, typer.Option(help="Which assignment it answers (default: what the notebook says).")
+    ] = None,
+    exercise: Annotated[list[str] | None, typer.Option(help="Judge only this exercise; may be repeated.")] = None,
+    out_file: Annotated[Path | None, typer.Option("--out", help="Write the verdicts to this file, for `record`.")] = None,
+    no_sandbox: Annotated[bool, typer.Option("--no-sandbox", help="For code of your own only: no protection.")] = False,
+    evidence: Annotated[bool, typer.Option("--evidence", help="Show sizes, values and exception texts too.")] = False,
+    every_test: Annotated[bool, typer.Option("--every-test", help="Show the tests that passed as well.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON instead of a table.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Judge again what has been judged before.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Exercises side by side (default: the number of cores).")] = None,
+    course_folder: CourseOption = None,
+) -> None:
+    """Judge one notebook and print a table. Needs no nbgrader."""
+    from warpgrade.judge.judging import Options, judge_submission
+    from warpgrade.judge.verdict import FORMAT_VERSION, VerdictFile
+    from warpgrade.report import text
+
+    course = Course.find(course_folder)
+    submission = read_submission(notebook)
+    found = course.assignment(assignment or assignment_of(course, submission, notebook))
+    unknown = sorted(set(exercise or ()) - set(found.exercises))
+    if unknown:
+        raise CourseError(f"no exercise {', '.join(unknown)} in {found.name}; it has {', '.join(found.exercises)}")
+    options = Options(sandbox=not no_sandbox, use_store=not fresh, jobs=jobs or Options.jobs)
+    wanted = exercise or list(found.exercises)
+    with err.status(f"judging {len(wanted)} exercises") as status:
+        done = 0
+
+        def progress(_: object) -> None:
+            nonlocal done
+            done += 1
+            status.update(f"judged {done} of {len(wanted)} exercises")
+
+        judged = judge_submission(course, found.name, submission, options, progress, wanted)
+    file = VerdictFile(
+        format_version=FORMAT_VERSION,
+        assignment=found.name,
+        notebook=notebook.name,
+        submission_digest=submission.digest,
+        exercises=list(judged.values()),
+    )
+    encoded = msgspec.json.format(msgspec.json.encode(file), indent=1)
+    if out_file is not None:
+        out_file.write_bytes(encoded + b"\n")
+        err.print(f"verdicts written to {out_file}", highlight=False)
+    if as_json:
+        print(encoded.decode())
+    else:
+        out.print(text.table(found, judged, every_test=every_test, evidence=evidence), highlight=False)
+        if no_sandbox:
+            err.print("Judged WITHOUT a sandbox: for the author's own code; `record` refuses these verdicts.", style="red")
+    if any(verdict.fault for verdict in judged.values()):
+        raise typer.Exit(1)
+
+
+def assignment_of(course: Course, submission: Submission, notebook: Path) -> str:
+    """Which assignment a notebook answers: what its release wrote into it, else the one whose cells it holds most of."""
+    if submission.assignment in course.assignments:
+        return submission.assignment
+    scores: dict[str, int] = {}
+    for name in course.assignments:
+        declared: Assignment = course.assignment(name)
+        scores[name] = len(submission.grade_ids & set(declared.exercises))
+    best = [name for name, score in scores.items() if score and score == max(scores.values())]
+    if len(best) != 1:
+        raise SubmissionError(
+            f"{notebook.name} does not say which assignment it answers. Name it: --assignment, one of "
+            f"{', '.join(course.assignments)}."
+        )
+    return best[0]
+
+
+@app.command()
+@reported
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Say which protections and tiers are on or off on this machine, with the command that turns each on."""
+    from warpgrade import doctor as examination
+
+    findings = examination.examine()
+    print(examination.as_json(findings) if as_json else examination.report(findings))
+    raise typer.Exit(examination.exit_code(findings))
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(app())

@@ -1,0 +1,158 @@
+"""Verdicts as tables and lines for a terminal or a notebook's text output."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from fractions import Fraction
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from warpgrade.course import Assignment, Exercise
+from warpgrade.judge.marks import Mark, correctness_mark, speed_mark
+from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind, Verdict
+
+_STYLES = {Outcome.PASSED: "green", Outcome.PENDING: "cyan", Outcome.INCONCLUSIVE: "cyan", Outcome.FAULT: "magenta"}
+
+
+def points_text(points: Fraction) -> str:
+    """`3.2`, `4`: a fraction as people write marks."""
+    return f"{float(points):.4g}"
+
+
+def mark_text(mark: Mark) -> str:
+    """`3.2/4`, or `-/4` while there is no mark."""
+    earned = "-" if mark.earned is None else points_text(mark.earned)
+    return f"{earned}/{points_text(mark.possible)}"
+
+
+def summary(assignment: Assignment, judged: Mapping[str, ExerciseVerdict]) -> str:
+    """One line: `judged 9.6/9.6, speed pending 2.4`, never a sum that hides what is not decided."""
+    earned = decided = undecided = speed_earned = speed_decided = speed_undecided = Fraction(0)
+    for id_, verdict in judged.items():
+        exercise = assignment.exercises[id_]
+        mark, speed = correctness_mark(exercise, verdict), speed_mark(exercise, verdict)
+        if mark.earned is None:
+            undecided += mark.possible
+        else:
+            earned, decided = earned + mark.earned, decided + mark.possible
+        if speed.earned is None:
+            speed_undecided += speed.possible
+        else:
+            speed_earned, speed_decided = speed_earned + speed.earned, speed_decided + speed.possible
+    parts = [f"judged {points_text(earned)}/{points_text(decided)}"]
+    if speed_decided:
+        parts.append(f"speed {points_text(speed_earned)}/{points_text(speed_decided)}")
+    if speed_undecided:
+        parts.append(f"speed pending {points_text(speed_undecided)}")
+    if undecided:
+        parts.append(f"not decided {points_text(undecided)}")
+    return ", ".join(parts)
+
+
+def table(
+    assignment: Assignment,
+    judged: Mapping[str, ExerciseVerdict],
+    *,
+    every_test: bool = False,
+    evidence: bool = False,
+) -> RenderableType:
+    """One row an exercise, and one for each test that did not pass (or for each, with `every_test`).
+
+    `evidence` adds sizes, values and exception texts of hidden tests, which only a TA or an author may see.
+    """
+    grid = Table(title=escape(assignment.title), title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
+    grid.add_column("exercise / test", overflow="fold", ratio=2)
+    grid.add_column("outcome", no_wrap=True)
+    grid.add_column("points", justify="right", no_wrap=True)
+    grid.add_column("speed", justify="right", no_wrap=True)
+    grid.add_column("", overflow="fold", ratio=3)
+    for id_, verdict in judged.items():
+        exercise = assignment.exercises[id_]
+        mark, speed = correctness_mark(exercise, verdict), speed_mark(exercise, verdict)
+        tests = [test for test in verdict.verdicts if test.kind is not TestKind.SPEED]
+        passed = sum(test.outcome is Outcome.PASSED for test in tests)
+        grid.add_row(
+            f"[bold]{escape(id_)}[/bold]",
+            f"{passed} of {len(tests)} tests",
+            f"[bold]{mark_text(mark)}[/bold]",
+            _speed_text(speed),
+            escape(mark.reason),
+        )
+        for same in _alike(verdict.verdicts, every_test=every_test, evidence=evidence):
+            first = same[0]
+            style = _STYLES.get(first.outcome, "red")
+            what = "\n".join([student_text(first), *(evidence_lines(first) if evidence else ())])
+            grid.add_row(
+                "\n".join(escape(f"  {test.test}") for test in same),
+                f"[{style}]{first.outcome}[/{style}]",
+                points_text(sum((Fraction(test.points) for test in same), Fraction(0))),
+                "",
+                escape(what.strip()),
+            )
+        for notice in verdict.notices:
+            grid.add_row("", "note", "", "", escape(notice))
+    return Group(grid, escape(summary(assignment, judged)))
+
+
+def _speed_text(mark: Mark) -> str:
+    if not mark.possible:
+        return ""
+    return f"pending {points_text(mark.possible)}" if mark.earned is None else mark_text(mark)
+
+
+def _alike(verdicts: list[Verdict], *, every_test: bool, evidence: bool) -> list[list[Verdict]]:
+    """The tests to show, those that say the same together. Speed has a column of its own."""
+    groups: dict[object, list[Verdict]] = {}
+    for test in verdicts:
+        if test.kind is TestKind.SPEED or (test.outcome is Outcome.PASSED and not every_test):
+            continue
+        key: object = test.test if evidence else (test.outcome, student_text(test))
+        groups.setdefault(key, []).append(test)
+    return list(groups.values())
+
+
+def student_text(test: Verdict) -> str:
+    """What a student may read about one test. Evidence is included only where the test is public anyway."""
+    if test.outcome is Outcome.PASSED:
+        return ""
+    text = test.sentence
+    if test.location is not None and test.location.text:
+        text += f"\n  cell {test.location.cell}, line {test.location.line}: {test.location.text}"
+    if test.hint:
+        text += f"\n  Hint: {test.hint}"
+    if test.kind is TestKind.PUBLIC:
+        text += "".join(f"\n  {line}" for line in evidence_lines(test) if not line.startswith("seed: "))
+    return text
+
+
+def evidence_lines(test: Verdict) -> list[str]:
+    """The evidence of one test, a line each."""
+    return [f"{name}: {value}" for name, value in test.evidence.items()]
+
+
+def check_report(exercise: Exercise, judged: ExerciseVerdict) -> str:
+    """What `check` prints: public tests alone, so it never says "all tests"."""
+    tests = [test for test in judged.verdicts if test.kind is TestKind.PUBLIC]
+    passed = sum(test.outcome is Outcome.PASSED for test in tests)
+    lines = [f"{exercise.id}: public tests {passed}/{len(tests)} from a clean start"]
+    if judged.fault:
+        lines.append(f"  The check itself failed, which is not your fault: {judged.fault}")
+    for test in tests:
+        good = test.outcome is Outcome.PASSED
+        lines.append(f"  {'ok  ' if good else 'FAIL'}  {test.test}" + ("" if good else f": {test.outcome}"))
+        lines += [f"        {line}" for line in student_text(test).splitlines()]
+    lines += [f"  note: {notice}" for notice in judged.notices]
+    if passed == len(tests) and not judged.fault:
+        lines.append("  The hidden tests try more sizes and values: reread the contract before you submit.")
+    return "\n".join(lines)
+
+
+def render(renderable: RenderableType, *, width: int = 120) -> str:
+    """As plain text of at most `width` columns, without colours."""
+    buffer = io.StringIO()
+    Console(file=buffer, width=width, no_color=True, highlight=False).print(renderable)
+    return buffer.getvalue()
