@@ -48,7 +48,7 @@ def read_submission(path: Path) -> Submission:
                 f"{path.name} has {size / 1e6:.0f} MB; at most {MAX_NOTEBOOK_BYTES / 1e6:.0f} MB can be read. "
                 "Clear its outputs (Kernel > Restart and Clear Outputs), save, and submit again."
             )
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors on Windows put a byte order mark in front
     except FileNotFoundError as error:
         raise SubmissionError(f"there is no file {path.name}.") from error
     except UnicodeDecodeError as error:
@@ -85,7 +85,7 @@ def parse_submission(text: str, name: str) -> Submission:
         cell = _dict(cell)
         nbgrader = _dict(_dict(cell.get("metadata")).get("nbgrader"))
         grade_id = nbgrader.get("grade_id")
-        grade_id = grade_id if isinstance(grade_id, str) else ""
+        grade_id = _text(grade_id)
         ids.add(grade_id)
         judged = bool(nbgrader.get("grade")) and not nbgrader.get("solution")
         if cell.get("cell_type") == "code" and not judged:
@@ -98,9 +98,7 @@ def parse_submission(text: str, name: str) -> Submission:
     for cell in code:
         hasher.update(json.dumps([cell.number, cell.source]).encode())
     assignment = _dict(metadata.get("warpgrade")).get("assignment")
-    return Submission(
-        tuple(code), hasher.hexdigest(), assignment if isinstance(assignment, str) else "", frozenset(ids - {""})
-    )
+    return Submission(tuple(code), hasher.hexdigest(), _text(assignment), frozenset(ids - {""}))
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -108,7 +106,12 @@ def _dict(value: Any) -> dict[str, Any]:
 
 
 def _source(value: Any) -> str:
-    """A cell's text: a string, or a list of strings. Lone surrogates (legal in JSON) are replaced: they have no UTF-8."""
+    """A cell's text: a string, or a list of strings."""
     if isinstance(value, list):
         value = "".join(line for line in value if isinstance(line, str))
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    """A string, with lone surrogates (legal in JSON) replaced: they have no UTF-8, and would stop whoever encodes them."""
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""

@@ -18,6 +18,7 @@ from warpgrade.judge.verdict import Outcome
 
 #: Unit roundoff, half the distance from 1 to the next number: 2**-p for p bits of significand (IEEE 754; bfloat16 has 8).
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+SMALLEST_SUBNORMAL = {torch.float32: 2.0**-149, torch.float16: 2.0**-24, torch.bfloat16: 2.0**-133}
 _SHOWN = 5
 
 
@@ -42,10 +43,14 @@ def assert_close(
     got = actual.to(torch.float64)
     size = exact.abs() if magnitude is None else magnitude.to(torch.float64)
     bound = factor * UNIT_ROUNDOFF[precision] * math.sqrt(max(terms, 1)) * size
-    if actual.dtype == torch.float16:
-        bound = bound.clamp(min=2.0**-24)  # the smallest subnormal: below it float16 has nothing to be near with
+    # Below the smallest subnormal a dtype has nothing to be near with.
+    bound = bound.clamp(min=SMALLEST_SUBNORMAL.get(actual.dtype, 0.0))
+    finite = exact.isfinite()
+    if not bool(bound[finite].isfinite().all()):
+        raise ValueError("the suite's magnitude is not finite where the expected value is: everything would pass")
     error = (got - exact).abs()
-    fits = (error <= bound) | (got.isnan() & exact.isnan()) | (got == exact)
+    # Where infinity is expected the bound is infinite too, and must not count.
+    fits = (finite & (error <= bound)) | (got.isnan() & exact.isnan()) | (got == exact)
     _report(actual, expected, ~fits, error / bound.clamp(min=torch.finfo(torch.float64).tiny), inputs or {})
 
 

@@ -50,6 +50,9 @@ def speed_mark(exercise: Exercise, judged: ExerciseVerdict) -> Mark:
     verdicts = [v for v in judged.verdicts if v.kind is TestKind.SPEED]
     if not verdicts:
         return Mark(None, possible, "No speed test has run: not recorded.")
+    announced = sum((Fraction(v.points) for v in verdicts), Fraction(0))
+    if announced != possible:
+        return Mark(None, possible, f"The speed tests are worth {announced} points, not {possible}: not recorded.")
     undecided = [v for v in verdicts if not v.outcome.decided]
     if undecided:
         return Mark(None, possible, undecided[0].sentence)

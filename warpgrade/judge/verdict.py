@@ -76,7 +76,7 @@ class Verdict(_Record, frozen=True):
     kind: TestKind
     outcome: Outcome
     #: What the test is worth, as a fraction's text ("2/3"): shares of points must add up exactly.
-    points: Annotated[str, msgspec.Meta(pattern=r"^\d+(/\d+)?$")]
+    points: Annotated[str, msgspec.Meta(pattern=r"^[0-9]+(/[1-9][0-9]*)?$")]
     sentence: str = ""
     pattern: str = ""
     hint: str = ""

@@ -10,6 +10,7 @@ What each rule defends against:
 * the memfd must be sealed against shrinking and growing, and is read with `pread` into private memory, never mapped:
   a mapped file that the peer truncates kills the reader with SIGBUS, and a mapped file can change between check and use;
 * descriptors beyond the one are closed, and their presence is an error (exhausting the reader's descriptors);
+* what is no plain file is closed by a thread of its own: closing a TCP socket waits as long as its SO_LINGER says;
 * whatever is wrong with what the peer sent raises `WireError`, and only that.
 """
 
@@ -23,6 +24,7 @@ import select
 import socket
 import stat
 import struct
+import threading
 import time
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -113,6 +115,13 @@ class Channel(Generic[Incoming]):
             if descriptor >= 0:
                 os.close(descriptor)
 
+    def quiet(self) -> bool:
+        """Whether nothing waits to be received: an answer that lies there before the question was made up."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)  # b"" is the peer's end, which the next call reports
+        except OSError:  # nothing there, or a broken connection, which the next call reports
+            return True
+
     # --- receiving ----------------------------------------------------------------------------------------------
 
     def receive(self, *, timeout_s: float) -> Frame[Incoming]:
@@ -134,7 +143,7 @@ class Channel(Generic[Incoming]):
             return Frame(message, payload)
         finally:
             for descriptor in descriptors:
-                os.close(descriptor)
+                _close(descriptor)
 
     def _read(self, count: int, deadline: float, descriptors: list[int]) -> bytearray:
         data = bytearray()
@@ -194,6 +203,14 @@ class Channel(Generic[Incoming]):
         poll.register(self._socket, event)
         if not poll.poll(remaining_s * 1000):
             raise TimedOut
+
+
+def _close(descriptor: int) -> None:
+    """Close a descriptor that the peer chose, without waiting for whatever its kind waits for."""
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+    else:
+        threading.Thread(target=os.close, args=(descriptor,), name="closing", daemon=True).start()
 
 
 def _sealed_memfd(payload: bytes | bytearray | memoryview) -> int:

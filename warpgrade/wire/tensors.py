@@ -72,6 +72,9 @@ def view(buffer: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     if len(spec.shape) != len(spec.strides):
         raise WireError(f"{len(spec.shape)} sizes but {len(spec.strides)} strides")
     itemsize = ITEMSIZE_BYTES[spec.dtype]
+    # torch counts elements in 64 bits, also where a size of 0 makes the product 0 in the end.
+    if math.prod(max(size, 1) for size in spec.shape) >= 2**63:
+        raise WireError(f"the sizes {spec.shape} have no product in 64 bits")
     if spec.offset_bytes % itemsize:
         raise WireError(f"offset {spec.offset_bytes} is no multiple of the itemsize {itemsize}")
     end = spec.offset_bytes + span_elements(spec.shape, spec.strides) * itemsize
@@ -176,18 +179,29 @@ def unpack_returned(value: Value, payload: bytearray, *, offset_bytes: int) -> A
     """A returned value in the Judge's private memory: tensors (contiguous copies), numbers, tuples, dicts, `Other`.
 
     A tensor keeps the strides that the Worker announced as the attribute-free second value of `ReturnedTensor`.
-    Raises WireError where the announcement does not fit the payload.
+    Raises WireError where the announcement does not fit the payload, or where its tensors together have more bytes than
+    came: 32 tensors that are all the same gigabyte would be 32 gigabytes here.
     """
     buffer = torch.frombuffer(payload, dtype=torch.uint8) if payload else torch.empty(0, dtype=torch.uint8)
     if offset_bytes > buffer.numel():
         raise WireError("the results begin after the end of the payload")
+    left_bytes = buffer.numel() - offset_bytes
 
     def leaf(item: Leaf) -> Any:
+        nonlocal left_bytes
         if isinstance(item, TensorSpec):
+            if len(item.shape) != len(item.strides):
+                raise WireError(f"{len(item.shape)} sizes but {len(item.strides)} strides")
             contiguous = TensorSpec(item.dtype, item.shape, contiguous_strides(item.shape), item.offset_bytes)
             if item.offset_bytes < offset_bytes:
                 raise WireError("a returned tensor lies among the arguments")
-            return ReturnedTensor(view(buffer, contiguous).clone(), tuple(item.strides))
+            tensor = view(buffer, contiguous)
+            left_bytes -= tensor.numel() * tensor.element_size()
+            if left_bytes < 0:
+                raise WireError("the returned tensors overlap")
+            # A bool is any byte on the wire, and 0 or 1 in torch.
+            private = tensor.view(torch.uint8) != 0 if tensor.dtype == torch.bool else tensor.clone()
+            return ReturnedTensor(private, tuple(item.strides))
         return leaf_to_python(item)
 
     if isinstance(value, TupleValue):
@@ -300,11 +314,17 @@ def scalar_to_leaf(value: Any) -> Leaf | None:
 
 
 def leaf_to_python(item: Leaf) -> Any:
-    """The Python object of a leaf that is no tensor."""
+    """The Python object of a leaf that is no tensor. Raises WireError for a number that no Worker of ours sends."""
     if isinstance(item, IntValue):
-        return int(item.value)
+        number = int(item.value)
+        if not -(2**63) <= number < 2**63:
+            raise WireError("an int of more than 64 bits")
+        return number
     if isinstance(item, FloatValue):
-        return float.fromhex(item.hex)
+        try:
+            return float.fromhex(item.hex)
+        except OverflowError as error:
+            raise WireError("a float beyond float64") from error
     if isinstance(item, (BoolValue, TextValue)):
         return item.value
     if isinstance(item, HandleValue):
