@@ -28,7 +28,7 @@ from warpgrade.judge.sandbox import SandboxUnavailable
 from warpgrade.judge.sandbox.choice import choose_sandbox
 from warpgrade.judge.store import VerdictStore
 from warpgrade.judge.suite import empty_verdict
-from warpgrade.judge.verdict import ExerciseVerdict, Tier
+from warpgrade.judge.verdict import ExerciseVerdict, Outcome, Tier
 from warpgrade.judge.zygote import Ended, Request
 from warpgrade.submission import Submission
 
@@ -160,7 +160,8 @@ class JudgePool:
             for number, judged in self._wait(running):
                 task = running.pop(number)
                 judged = msgspec.structs.replace(judged, attempts=task.attempts)
-                if judged.fault and task.attempts < MAX_ATTEMPTS:
+                faulty = judged.fault or any(verdict.outcome is Outcome.FAULT for verdict in judged.verdicts)
+                if faulty and task.attempts < MAX_ATTEMPTS:
                     waiting.append(task)
                 else:
                     yield judged
@@ -224,7 +225,10 @@ class JudgePool:
         assert self._wire is not None
         readable, _, _ = select.select([self._wire], [], [], 1.0)
         if readable:
-            block = self._wire.recv(1 << 16)
+            try:
+                block = self._wire.recv(1 << 16)
+            except ConnectionResetError:  # it was killed before it had read everything
+                block = b""
             if not block:
                 log = self._log_tail()
                 self._end_zygote()

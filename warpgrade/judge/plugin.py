@@ -55,10 +55,10 @@ class _Test:
 
     kind: TestKind
     points: Fraction = Fraction(0)
-    outcome: Outcome | None = None
     failure: Failure | None = None
     seed: int = 0
     cases: int = 0
+    passed_cases: int = 0
     duration_s: float = 0.0
 
 
@@ -206,8 +206,8 @@ class JudgePlugin:
         test.duration_s += call.duration
         if call.excinfo is not None:
             self._note_exception(test, item, call.excinfo.value)
-        elif call.when == "call" and test.outcome is None:
-            test.outcome = Outcome.PASSED
+        elif call.when == "call":
+            test.passed_cases += 1
         return (yield)
 
     def _note_exception(self, test: _Test, item: pytest.Item, error: BaseException) -> None:
@@ -217,7 +217,6 @@ class JudgePlugin:
             return  # our own skip
         if test.failure is None:
             test.failure = failure_of(error, item.path)
-            test.outcome = test.failure.outcome
             test.seed = self._inputs.seed if self._inputs else 0
 
     # --- the result ---------------------------------------------------------------------------------------------
@@ -229,7 +228,9 @@ class JudgePlugin:
     def _verdict(self, name: str, test: _Test) -> Verdict:
         points = str(test.points)
         name = name.removeprefix(f"test_{self.job.exercise.id}__").removeprefix("test_").replace("_", " ")
-        if test.outcome is Outcome.PASSED and test.failure is None:
+        judged = self.remote is not None and self.remote.was_ready
+        # Every case: a run that ended between two cases has not passed the second.
+        if judged and test.failure is None and test.passed_cases == test.cases:
             return Verdict(test=name, kind=test.kind, outcome=Outcome.PASSED, points=points, duration_s=test.duration_s)
         failure = test.failure
         if failure is None:

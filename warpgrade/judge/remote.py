@@ -6,12 +6,14 @@ nonsense. Everything before is ours, because no student code has run yet.
 
 from __future__ import annotations
 
+import builtins
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from warpgrade.course import Exercise, Form
@@ -26,6 +28,7 @@ from warpgrade.wire.messages import (
     Cell,
     Load,
     Loaded,
+    Location,
     Message,
     Problem,
     Raised,
@@ -41,6 +44,10 @@ from warpgrade.wire.tensors import Handle, PackedArguments, pack_arguments, unpa
 START_LIMIT_S = 60.0
 #: One top-level statement of the notebook; see worker/module.py.
 STATEMENT_LIMIT_S = 10.0
+_KNOWN_EXCEPTIONS = frozenset(
+    {"InterpreterError", "CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct",
+     "OutOfResources", "OutOfMemoryError", "AcceleratorError", "PTXASError"}
+)  # fmt: skip
 
 
 class RemoteSubmission:
@@ -57,6 +64,8 @@ class RemoteSubmission:
         self._running: Running | None = None
         self._channel: Channel[WorkerMessage] | None = None
         self._ready = False
+        #: Whether a Worker has ever passed its start-up assertion. Without one nothing was judged.
+        self.was_ready = False
         self._spent_s = 0.0
         self._problems: list[Problem] = []
         #: Tensors of the last call, so that a comparison can say "this is a copy of x".
@@ -126,6 +135,7 @@ class RemoteSubmission:
         if not isinstance(message, Ready):
             self.close()
             raise SandboxUnavailable("the worker did not say that it is ready")
+        self.was_ready = True
 
     def _load(self, channel: Channel[WorkerMessage]) -> None:
         payload, cells = bytearray(), []
@@ -137,7 +147,7 @@ class RemoteSubmission:
         loaded, _ = self._ask(channel, Load(cells, STATEMENT_LIMIT_S), payload, self._exercise.limits.compile_s, what)
         if not isinstance(loaded, Loaded):
             raise self._malformed("no list of what the notebook defines")
-        self._problems = loaded.problems
+        self._problems = [msgspec.structs.replace(p, location=self._own_line(p.location)) for p in loaded.problems]
 
     def _ask(
         self, channel: Channel[WorkerMessage], message: Message, payload: bytearray, limit_s: float, what: str
@@ -148,6 +158,8 @@ class RemoteSubmission:
         try:
             if left_s <= 0:
                 raise TimedOut
+            if not channel.quiet():
+                raise WireError("an answer was there before the call")
             channel.send(message, payload, timeout_s=min(limit_s, left_s))
             frame = channel.receive(timeout_s=max(0.0, min(limit_s, left_s) - (time.monotonic() - started)))
             return frame.message, frame.payload
@@ -165,10 +177,12 @@ class RemoteSubmission:
             assert end is not None
             if end.out_of_memory:
                 raise Failure(Outcome.OUT_OF_MEMORY, f"{what} ended early: {end.description}.") from error
+            # An exit status is a number that the submission may choose, after it has seen the inputs.
+            how = re.sub(r" with status \d+$", "", end.description)
             raise Failure(
                 Outcome.CRASHED,
-                f"{what} ended the whole process: {end.description}. Reading or writing far outside of a tensor does that.",
-                evidence={"output": self.output[-1500:]},
+                f"{what} ended the whole process: {how}. Reading or writing far outside of a tensor does that.",
+                evidence={"end": end.description, "output": self.output[-1500:]},
             ) from error
         except WireError as error:
             raise self._malformed(str(error)) from error
@@ -267,13 +281,14 @@ class RemoteSubmission:
 
     def _raised(self, name: str, answer: Raised) -> Failure:
         problem = answer.problem
-        evidence = {"exception text": problem.text}
+        shown = self._own_exception(problem.exception)
+        evidence = {"exception": problem.exception, "exception text": problem.text}
         if answer.during == "lookup":
             return self._undefined(name)
         if answer.during == "signature":
             return Failure(
                 Outcome.WRONG, f"{name} cannot be called as the contract says: {self._exercise.signature}.",
-                exception=problem.exception, evidence=evidence,
+                exception=shown, evidence=evidence,
             )  # fmt: skip
         if problem.exception == "NotImplementedError":
             return Failure(Outcome.NOT_IMPLEMENTED, f"{name} is not written yet.", evidence=evidence)
@@ -287,9 +302,26 @@ class RemoteSubmission:
         ):
             outcome, what = Outcome.DOES_NOT_COMPILE, "does not compile"
         else:
-            outcome, what = Outcome.CRASHED, f"raised {problem.exception}"
-        where = f" in cell {problem.location.cell}, line {problem.location.line}" if problem.location else ""
-        return Failure(outcome, f"{name} {what}{where}.", "", problem.exception, problem.location, evidence)
+            outcome, what = Outcome.CRASHED, f"raised {shown}"
+        location = self._own_line(problem.location)
+        where = f" in cell {location.cell}, line {location.line}" if location else ""
+        return Failure(outcome, f"{name} {what}{where}.", "", shown, location, evidence)
+
+    def _own_line(self, location: Location | None) -> Location | None:
+        """The line that the Worker names, its text from the Judge's copy: one of the Worker's could hold inputs."""
+        if location is None:
+            return None
+        source = next((cell.source for cell in self._submission.cells if cell.number == location.cell), "")
+        lines = re.split(r"\r\n|\r|\n", source)
+        if not 1 <= location.line <= len(lines):
+            return None
+        return Location(location.cell, location.line, lines[location.line - 1].strip()[:200])
+
+    def _own_exception(self, name: str) -> str:
+        """An exception's name if Python, Triton or the notebook has it: one made up in a call could hold inputs."""
+        known = isinstance(getattr(builtins, name, None), type) or name in _KNOWN_EXCEPTIONS
+        defined = re.compile(rf"^\s*class\s+{re.escape(name)}\b", re.MULTILINE)
+        return name if known or any(defined.search(cell.source) for cell in self._submission.cells) else "Exception"
 
     def _undefined(self, name: str) -> Failure:
         """The function is not there. Say why: the cell that should define it did not parse, or raised, or is gone."""
@@ -297,7 +329,7 @@ class RemoteSubmission:
         cells = {cell.number for cell in self._submission.cells if defines.search(cell.source)}
         syntax = ("SyntaxError", "IndentationError", "TabError")
         suspects = [p for p in self._problems if p.location and p.location.cell in cells]
-        suspects = suspects or [p for p in self._problems if p.exception in syntax]
+        suspects = suspects or [p for p in self._problems if p.location and p.exception in syntax]
         if suspects:
             problem = suspects[0]
             assert problem.location is not None

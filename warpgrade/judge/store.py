@@ -35,14 +35,14 @@ class VerdictStore:
             stored = msgspec.json.decode(path.read_bytes(), type=ExerciseVerdict)
         except (FileNotFoundError, msgspec.MsgspecError, ValueError):
             return None
-        key = (exercise.assignment, exercise.id, submission_digest, tier)
-        if (stored.assignment, stored.exercise, stored.submission_digest, stored.tier) != key:
+        key = (exercise.assignment, exercise.id, submission_digest, tier, suite_digest(self._course, exercise))
+        if (stored.assignment, stored.exercise, stored.submission_digest, stored.tier, stored.suite_digest) != key:
             return None
         return stored if stored.decided and stored.sandboxed else None
 
     def put(self, exercise: Exercise, judged: ExerciseVerdict) -> bool:
-        """Store a decided verdict; whether it was. Atomic: a reader sees all of it or nothing."""
-        if not judged.decided or not judged.sandboxed:
+        """Store a decided verdict of today's suite; whether it was. Atomic: a reader sees all of it or nothing."""
+        if not judged.decided or not judged.sandboxed or judged.suite_digest != suite_digest(self._course, exercise):
             return False
         path = self._path(exercise, judged.submission_digest, judged.tier)
         path.parent.mkdir(parents=True, exist_ok=True)

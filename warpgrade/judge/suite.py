@@ -25,6 +25,7 @@ def run_suite(job: Job) -> ExerciseVerdict:
     started = time.monotonic()
     course, exercise = job.course, job.exercise
     plugin = JudgePlugin(job)
+    digest = "" if job.public_only else suite_digest(course, exercise)
     log = io.StringIO()
     suites = [] if job.public_only else [str(course.suite(exercise.assignment, exercise.id))]
     arguments = [
@@ -39,12 +40,14 @@ def run_suite(job: Job) -> ExerciseVerdict:
     fault = plugin.fault
     if not fault and status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         fault = f"pytest ended with {status!s}: {log.getvalue()[-1500:]}"
+    if digest and digest != suite_digest(course, exercise):
+        fault = fault or "The tests were changed while they ran."
     return ExerciseVerdict(
         assignment=exercise.assignment,
         exercise=exercise.id,
         tier=job.tier,
         submission_digest=job.submission.digest,
-        suite_digest="" if job.public_only else suite_digest(course, exercise),
+        suite_digest=digest,
         environment=environment(),
         verdicts=plugin.verdicts(),
         fault=fault,

@@ -10,9 +10,12 @@ The result is also written to a file, line by line as in the cells, because `@tr
 
 from __future__ import annotations
 
+import __future__
 import ast
 import contextlib
+import functools
 import linecache
+import operator
 import re
 import signal
 import sys
@@ -26,8 +29,11 @@ from warpgrade.wire.messages import Location, Problem
 
 MODULE_NAME = "submission"
 _MAX_PROBLEMS = 20
+_FUTURE_FLAGS = functools.reduce(
+    operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
 #: Cell magics whose body is Python that should still run.
-_PYTHON_CELL_MAGICS = {"time", "timeit", "capture", "prun", "python", "python3", "script"} - {"script"}
+_PYTHON_CELL_MAGICS = {"time", "timeit", "capture", "prun", "python", "python3"}
 _KEPT = (
     ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete,
@@ -54,6 +60,7 @@ class SubmissionModule:
         self.problems: list[Problem] = []
         self._first_line: list[tuple[int, SourceCell]] = []  # of each cell, in the file
         self._lines: list[str] = []
+        self._future_flags = 0  # of the `from __future__` imports so far: in a notebook they hold for later cells
         self.module = types.ModuleType(MODULE_NAME)
         self.module.__file__ = str(self.path)
         sys.modules[MODULE_NAME] = self.module
@@ -95,17 +102,19 @@ class SubmissionModule:
         try:
             # Null bytes are a ValueError in some Python versions and a SyntaxError in others.
             tree = ast.parse("\n".join(lines), str(self.path))
+            tree.body = keep(tree.body)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None)
             self._report(Problem(type(error).__name__, safe_text(error), self._location(offset + (line or 1))))
             return ast.Module([], [])
-        tree.body = keep(tree.body)
         ast.increment_lineno(tree, offset)
         return tree
 
     def _run(self, statement: ast.stmt, limit_s: float) -> None:
         try:
-            code = compile(ast.Module([statement], []), str(self.path), "exec", dont_inherit=True)
+            tree = ast.Module([statement], [])
+            code = compile(tree, str(self.path), "exec", flags=self._future_flags, dont_inherit=True)
+            self._future_flags |= code.co_flags & _FUTURE_FLAGS
             with time_limit(limit_s):
                 exec(code, self.module.__dict__)
         except BaseException as error:  # noqa: BLE001 - student code: SystemExit and the like must not end the Worker
@@ -134,6 +143,8 @@ def keep(body: list[ast.stmt]) -> list[ast.stmt]:
         if isinstance(statement, _KEPT) or type(statement).__name__ == "TypeAlias":
             kept.append(statement)
         elif isinstance(statement, ast.If):
+            if ast.unparse(statement.test) == "__name__ == '__main__'":  # as it is in a notebook
+                statement.test = ast.copy_location(ast.Constant(True), statement.test)
             statement.body, statement.orelse = keep(statement.body), keep(statement.orelse)
             if statement.body or statement.orelse:
                 statement.body = statement.body or [ast.copy_location(ast.Pass(), statement)]

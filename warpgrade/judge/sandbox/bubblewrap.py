@@ -181,9 +181,12 @@ def _tool(name: str, package: str) -> str:
 
 
 def _own_processes() -> int:
+    """What already counts against RLIMIT_NPROC, which is threads."""
     uid = os.getuid()
     return sum(
-        1 for process in psutil.process_iter(["uids"]) if process.info["uids"] and process.info["uids"].real == uid
+        process.info["num_threads"] or 1
+        for process in psutil.process_iter(["uids", "num_threads"])
+        if process.info["uids"] and process.info["uids"].real == uid
     )
 
 
