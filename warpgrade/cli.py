@@ -1,14 +1,15 @@
 """The command line. Results on stdout, everything else on stderr.
 
-Exit codes: 0 done; 1 done, and somebody is needed (a fault, a submission that could not be read); 2 nothing done, because of
-how it was called or what is missing here; 130 interrupted.
+Exit codes: 0 done; 1 done, and somebody is needed (a fault, a submission that could not be read); 2 nothing done,
+because of how it was called or what is missing here; 130 interrupted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, ParamSpec
 
@@ -62,7 +63,9 @@ def judge(
         str | None, typer.Option(help="Which assignment it answers (default: what the notebook says).")
     ] = None,
     exercise: Annotated[list[str] | None, typer.Option(help="Judge only this exercise; may be repeated.")] = None,
-    out_file: Annotated[Path | None, typer.Option("--out", help="Write the verdicts to this file, for `record`.")] = None,
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="Write the verdicts to this file, for `record`.")
+    ] = None,
     no_sandbox: Annotated[bool, typer.Option("--no-sandbox", help="For code of your own only: no protection.")] = False,
     evidence: Annotated[bool, typer.Option("--evidence", help="Show sizes, values and exception texts too.")] = False,
     every_test: Annotated[bool, typer.Option("--every-test", help="Show the tests that passed as well.")] = False,
@@ -109,13 +112,15 @@ def judge(
     else:
         out.print(text.table(found, judged, every_test=every_test, evidence=evidence), highlight=False)
         if no_sandbox:
-            err.print("Judged WITHOUT a sandbox: for the author's own code; `record` refuses these verdicts.", style="red")
+            err.print(
+                "Judged WITHOUT a sandbox: for the author's own code; `record` refuses these verdicts.", style="red"
+            )
     if any(verdict.fault for verdict in judged.values()):
         raise typer.Exit(1)
 
 
 def assignment_of(course: Course, submission: Submission, notebook: Path) -> str:
-    """Which assignment a notebook answers: what its release wrote into it, else the one whose cells it holds most of."""
+    """Which assignment a notebook answers: what its release wrote into it, else the one most of whose cells it has."""
     if submission.assignment in course.assignments:
         return submission.assignment
     scores: dict[str, int] = {}
@@ -129,6 +134,71 @@ def assignment_of(course: Course, submission: Submission, notebook: Path) -> str
             f"{', '.join(course.assignments)}."
         )
     return best[0]
+
+
+@app.command()
+@reported
+def grade(
+    assignment: Annotated[str, typer.Argument(help="The assignment to grade.", show_default=False)],
+    student: Annotated[list[str] | None, typer.Option(help="Only this student; may be repeated.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Judge again what has been judged before.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Exercises side by side (default: the number of cores).")] = None,
+    course_folder: CourseOption = None,
+) -> None:
+    """Judge a class and record the marks in gradebook.db. A run that was stopped continues where it was."""
+    from warpgrade.grading import progress as shown
+    from warpgrade.judge.judging import Options
+
+    with needs_nbgrader():
+        from warpgrade.grading.pipeline import grade_class
+    course = Course.find(course_folder)
+    options = Options(use_store=not fresh, jobs=jobs or Options.jobs)
+    with shown.GradingProgress(err) as progress:
+        summary = grade_class(course, assignment, student or None, options, progress.judged, progress.recorded)
+    out.print(summary.text(), markup=False, highlight=False)
+    if summary.done != len(summary.graded):
+        raise typer.Exit(1)
+
+
+@app.command()
+@reported
+def record(
+    verdicts: Annotated[Path, typer.Argument(help="A file that `judge --out` wrote.", show_default=False)],
+    course_folder: CourseOption = None,
+) -> None:
+    """Record verdicts that were made elsewhere (on a GPU machine) for the submission with the same code."""
+    with needs_nbgrader():
+        from warpgrade.grading.pipeline import record_file
+    summary = record_file(Course.find(course_folder), verdicts)
+    out.print(summary.text(), markup=False, highlight=False)
+    if summary.done != len(summary.graded):
+        raise typer.Exit(1)
+
+
+@app.command()
+@reported
+def demo(
+    folder: Annotated[Path, typer.Option(help="A folder of its own for the demo's course.")] = Path("demo"),
+    course_folder: CourseOption = None,
+) -> None:
+    """Release, hand in for eight invented students, grade, and compare their marks with the expected ones."""
+    with needs_nbgrader():
+        from warpgrade.demo import run
+    raise typer.Exit(0 if run(Course.find(course_folder), folder) else 1)
+
+
+@contextlib.contextmanager
+def needs_nbgrader() -> Iterator[None]:
+    """An import that fails for want of nbgrader becomes a message that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("nbgrader", "traitlets", "nbconvert", "bleach"):
+            raise
+        raise CourseError(
+            f"this needs nbgrader, and {error.name} is not installed here. `make setup` installs it; on a machine "
+            "without it, `warpgrade judge NOTEBOOK --out verdicts.json` judges, and another one records."
+        ) from error
 
 
 @app.command()

@@ -25,7 +25,7 @@ SPEED_SUFFIX, SOLUTION_SUFFIX = "__speed", "__solution"
 
 
 class CourseError(Exception):
-    """Something of the course's own is missing or wrong: never the student's fault. The text says where and what next."""
+    """Something of the course's own is missing or wrong: never the student's fault. The text says where, what next."""
 
 
 class Form(StrEnum):
@@ -100,7 +100,7 @@ class Exercise(Declared, frozen=True):
     hints: list[str] = []
     #: The student's own Triton kernel must do the work: torch compute inside the call is refused.
     own_kernel: bool = True
-    #: torch operations that this exercise refuses although others may use them (such as "clone" where copying is the task).
+    #: torch operations that this exercise refuses although others may use them ("clone" where copying is the task).
     forbidden_operations: list[str] = []
     speed: Speed | None = None
     limits: Limits = Limits()

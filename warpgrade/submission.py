@@ -78,7 +78,7 @@ def parse_submission(text: str, name: str) -> Submission:
     language = str(_dict(metadata.get("kernelspec")).get("language") or "python").lower()
     if language != "python":
         raise SubmissionError(
-            f"{name} is set to the language {language[:40]!r}. Open it, choose Kernel > Change Kernel > Python, save, submit."
+            f"{name} is set to the language {language[:40]!r}. Choose Kernel > Change Kernel > Python, save, submit."
         )
     code, ids = [], set()
     for number, cell in enumerate(cells, start=1):
@@ -113,5 +113,5 @@ def _source(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A string, with lone surrogates (legal in JSON) replaced: they have no UTF-8, and would stop whoever encodes them."""
+    """A string, with lone surrogates (legal in JSON) replaced: they have no UTF-8 and would stop an encoder."""
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""

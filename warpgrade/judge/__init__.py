@@ -1,1 +1,1 @@
-"""The trusted side: it holds references, inputs, tolerances, the clock and the score. No student code is imported here."""
+"""The trusted side: it holds references, inputs, tolerances, clock and score. No student code is imported here."""

@@ -1,9 +1,9 @@
 """Is it right, and if not, in which way is it wrong? Comparison against an exact oracle, and classes of patterns.
 
-The bound is `factor * u * sqrt(terms) * magnitude`, element by element: u is the unit roundoff of the declared precision,
-`terms` the length of a sum, `magnitude` what the exact result is made of (sum of |a||b| for a dot product). That is
-the probabilistic form of the standard error bound of a sum (Higham, Accuracy and Stability of Numerical Algorithms,
-section 4.2 and Higham & Mary 2019): sqrt(n) u instead of n u.
+The bound is `factor * u * sqrt(terms) * magnitude`, element by element: u is the unit roundoff of the declared
+precision, `terms` the length of a sum, `magnitude` what the exact result is made of (sum of |a||b| for a dot product).
+That is the probabilistic form of the standard error bound of a sum (Higham, Accuracy and Stability of Numerical
+Algorithms, section 4.2, and Higham & Mary 2019): sqrt(n) u instead of n u.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from warpgrade.judge.failure import Failure
 from warpgrade.judge.verdict import Outcome
 
-#: Unit roundoff, half the distance from 1 to the next number: 2**-p for p bits of significand (IEEE 754; bfloat16 has 8).
+#: Unit roundoff, half the distance from 1 to the next number: 2**-p for p bits of significand (bfloat16: 8).
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 SMALLEST_SUBNORMAL = {torch.float32: 2.0**-149, torch.float16: 2.0**-24, torch.bfloat16: 2.0**-133}
 _SHOWN = 5
@@ -57,7 +57,7 @@ def assert_close(
 def assert_identical(
     actual: torch.Tensor, expected: torch.Tensor, *, inputs: Mapping[str, torch.Tensor] | None = None
 ) -> None:
-    """Raise a `wrong` Failure unless both hold the same numbers bit by bit: -0.0 differs from 0.0, NaN equals any NaN."""
+    """Raise a `wrong` Failure unless both hold the same numbers bit by bit: -0.0 is not 0.0, NaN equals any NaN."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise ValueError(
             f"the suite compares {actual.dtype} {tuple(actual.shape)} with {expected.dtype} {expected.shape}"
@@ -80,7 +80,7 @@ def _report(
         return
     where = torch.nonzero(bad)[:_SHOWN]
     rows = [
-        f"[{', '.join(map(str, index))}] got {actual[tuple(index)].item()!r}, expected {expected[tuple(index)].item()!r}"
+        f"{index} got {actual[tuple(index)].item()!r}, expected {expected[tuple(index)].item()!r}"
         for index in where.tolist()
     ]
     evidence = {

@@ -32,7 +32,8 @@ class Inputs:
 
     def integers(self, low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
         """Uniform integers in [low, high)."""
-        return torch.randint(low, high, shape, generator=self._generator, dtype=torch.int64).to(dtype)
+        drawn: torch.Tensor = torch.randint(low, high, shape, generator=self._generator, dtype=torch.int64)
+        return drawn.to(dtype)
 
     def distinct(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Elements that all differ, of both signs, in random order, scaled to about [-4, 4].
@@ -45,7 +46,8 @@ class Inputs:
             count *= size
         order = torch.randperm(count, generator=self._generator)
         steps = 2 ** max(9, (max(count, 1) - 1).bit_length() - 2)
-        return ((order - count // 2).to(torch.float64) / steps * (2 if count < 1024 else 1)).reshape(shape).to(dtype)
+        values: torch.Tensor = (order - count // 2).to(torch.float64) / steps * (2 if count < 1024 else 1)
+        return values.reshape(shape).to(dtype)
 
     def tensor(self, values: object, *, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """These values, literally."""
@@ -59,5 +61,6 @@ class Inputs:
     def misaligned(self, x: torch.Tensor) -> torch.Tensor:
         """The same values, contiguous, at an address one element past an aligned one."""
         buffer = torch.empty(x.numel() + 1, dtype=x.dtype)
-        moved = buffer[1:].view(x.shape)
-        return moved.copy_(x)
+        moved: torch.Tensor = buffer[1:].view(x.shape)
+        moved.copy_(x)
+        return moved

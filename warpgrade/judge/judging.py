@@ -23,8 +23,7 @@ import msgspec
 
 from warpgrade.course import Course, CourseError, Exercise
 from warpgrade.judge.marks import MAX_ATTEMPTS
-from warpgrade.judge.remote import START_LIMIT_S
-from warpgrade.judge.sandbox import SandboxUnavailable
+from warpgrade.judge.sandbox import START_LIMIT_S, SandboxUnavailable
 from warpgrade.judge.sandbox.choice import choose_sandbox
 from warpgrade.judge.store import VerdictStore
 from warpgrade.judge.suite import empty_verdict
@@ -32,7 +31,7 @@ from warpgrade.judge.verdict import ExerciseVerdict, Outcome, Tier
 from warpgrade.judge.zygote import Ended, Request
 from warpgrade.submission import Submission
 
-#: Beyond what the exercise itself may take, for restarts of the Worker and the Judge's own work; then the Judge is ended.
+#: Beyond what the exercise itself may take, for restarts of the Worker and the Judge's own work; then it is ended.
 JUDGE_SLACK_S = 300.0
 
 
@@ -194,7 +193,7 @@ class JudgePool:
     def _start_zygote(self) -> None:
         self._end_zygote()
         ours, theirs = socket.socketpair()
-        self._log = Path(self._folder.name, "zygote.log").open("ab+")
+        self._log = Path(self._folder.name, "zygote.log").open("ab+")  # noqa: SIM115 - lives as long as the zygote
         # -I: whatever lies in the current folder is not imported. A session of its own: Ctrl-C is ours to handle.
         self._zygote = subprocess.Popen(
             [sys.executable, "-I", "-m", "warpgrade.judge.zygote", str(theirs.fileno())],

@@ -14,7 +14,7 @@ MAX_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Mark:
-    """`earned` out of `possible` points, or None while undecided; `reason` is a sentence for the gradebook's comment."""
+    """`earned` out of `possible` points, or None while undecided; `reason` is a sentence for the comment."""
 
     earned: Fraction | None
     possible: Fraction

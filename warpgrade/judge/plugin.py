@@ -271,7 +271,7 @@ def _module_beside(path: Path, name: str) -> ModuleType:
     return sys.modules[unique]
 
 
-# --- from a terminal: pytest course_tests/<assignment>/test_<id>.py --submission notebook.ipynb ---------------------------
+# --- from a terminal: pytest course_tests/<assignment>/test_<id>.py --submission notebook.ipynb ------------------
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

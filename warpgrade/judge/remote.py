@@ -19,7 +19,7 @@ import torch
 from warpgrade.course import Exercise, Form
 from warpgrade.judge import contract, lint
 from warpgrade.judge.failure import Failure
-from warpgrade.judge.sandbox import Exit, Running, Sandbox, SandboxUnavailable
+from warpgrade.judge.sandbox import START_LIMIT_S, Exit, Running, Sandbox, SandboxUnavailable
 from warpgrade.judge.verdict import Outcome, Tier
 from warpgrade.submission import Submission
 from warpgrade.wire import Channel, PeerClosed, TimedOut, WireError
@@ -39,9 +39,6 @@ from warpgrade.wire.messages import (
 )
 from warpgrade.wire.tensors import Handle, PackedArguments, pack_arguments, unpack_returned, view
 
-#: For starting bubblewrap and importing torch and triton: 3 s measured on two cores, tenfold for a busy machine and a cold
-#: disk. Passing it is our fault.
-START_LIMIT_S = 60.0
 #: One top-level statement of the notebook; see worker/module.py.
 STATEMENT_LIMIT_S = 10.0
 _KNOWN_EXCEPTIONS = frozenset(
@@ -193,7 +190,7 @@ class RemoteSubmission:
         self.close()
         return Failure(
             Outcome.REFUSED,
-            "The answer was not one that the course's own code sends. Code that reaches for the judge's wire is refused.",
+            "The answer was not one that the course's own code sends: reaching for the judge's wire is refused.",
             evidence={"wire": detail[:500]},
         )
 

@@ -21,7 +21,7 @@ from warpgrade.judge.verdict import Environment, ExerciseVerdict, Tier
 
 
 def run_suite(job: Job) -> ExerciseVerdict:
-    """Run the public and hidden tests of `job`. Never raises for what a submission does; a suite's own fault is a fault."""
+    """Run the public and hidden tests of `job`. Never raises for what a submission does."""
     started = time.monotonic()
     course, exercise = job.course, job.exercise
     plugin = JudgePlugin(job)
@@ -69,7 +69,7 @@ class _Named:
 
 
 def suite_digest(course: Course, exercise: Exercise) -> str:
-    """SHA-256 of everything of the course's that a verdict depends on: tests, references, baselines, the declaration."""
+    """SHA-256 of all of the course's that a verdict depends on: tests, references, baselines, the declaration."""
     suite = course.suite(exercise.assignment, exercise.id)
     source = course.source(exercise.assignment)
     hasher = hashlib.sha256(msgspec.json.encode(exercise))

@@ -8,7 +8,7 @@ What each rule defends against:
 * the length is checked before anything is allocated (a frame of 4 GiB);
 * every read and write has one deadline for the whole frame, not one per byte (an answer that drips for ever);
 * the memfd must be sealed against shrinking and growing, and is read with `pread` into private memory, never mapped:
-  a mapped file that the peer truncates kills the reader with SIGBUS, and a mapped file can change between check and use;
+  a mapped file that the peer truncates kills the reader with SIGBUS, and one can change between check and use;
 * descriptors beyond the one are closed, and their presence is an error (exhausting the reader's descriptors);
 * what is no plain file is closed by a thread of its own: closing a TCP socket waits as long as its SO_LINGER says;
 * whatever is wrong with what the peer sent raises `WireError`, and only that.
@@ -45,7 +45,7 @@ class WireError(Exception):
     """What the peer sent is not a message: too long, malformed, an unsealed payload. The peer's fault, never ours."""
 
 
-class PeerClosed(WireError):
+class PeerClosed(WireError):  # noqa: N818 - as TimedOut below
     """The peer closed the connection (usually: it died)."""
 
 

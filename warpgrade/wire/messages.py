@@ -196,8 +196,8 @@ class Loaded(Message, frozen=True, tag="loaded"):
 
 
 class Returned(Message, frozen=True, tag="returned"):
-    """The call returned. `value`'s tensors lie contiguous in the payload; `argument_bytes` is where the Call's own payload,
-    sent back as the call left it, begins: the Judge reads in-out arguments, canaries and inputs there.
+    """The call returned. The payload is the Call's own, as the call left it, so that the Judge sees in-out arguments,
+    canaries and inputs there; from `arguments_offset_bytes` on, the tensors of `value`, contiguous.
 
     `torch_operations` and `kernel_launches` are what the Worker saw happen; made by the suspect, so a lint, not a wall.
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -31,6 +31,9 @@ from warpgrade.wire.messages import (
     TupleValue,
     Value,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 ALIGNMENT_BYTES = 64
 #: On each side of each storage. An unmasked store of a block of 1024 float64 elements ends inside it.
@@ -65,7 +68,7 @@ def span_elements(shape: tuple[int, ...] | list[int], strides: tuple[int, ...] |
 
 
 def view(buffer: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """The tensor that `spec` describes inside `buffer` (1-D uint8). Raises WireError where it would leave the buffer."""
+    """The tensor that `spec` describes inside `buffer` (1-D uint8). Raises WireError if it would leave it."""
     dtype = DTYPES.get(spec.dtype)
     if dtype is None:
         raise WireError(f"dtype {spec.dtype!r} may not cross")
@@ -117,7 +120,7 @@ class _Storage:
 
 
 def pack_arguments(arguments: dict[str, Any], keywords: dict[str, Any]) -> PackedArguments:
-    """Pack positional (in order, by name) and keyword arguments: CPU tensors, numbers, strings, dicts or tuples of them.
+    """Pack positional (in order, by name) and keyword arguments: CPU tensors, numbers, strings, dicts or tuples.
 
     Raises TypeError for anything else: it is the suite's mistake, and must not become the student's.
     """
@@ -153,7 +156,7 @@ def pack_arguments(arguments: dict[str, Any], keywords: dict[str, Any]) -> Packe
             storage = storages[value.untyped_storage().data_ptr()] if value.numel() else None
             offset = 0
             if storage is not None:
-                offset = storage.start_bytes + value.storage_offset() * value.element_size() - storage.low_bytes
+                offset = storage.start_bytes + _first_byte(value) - storage.low_bytes
             spec = TensorSpec(DTYPE_NAMES[value.dtype], list(value.shape), list(value.stride()), offset)
             specs.setdefault(name, spec)
             return spec
@@ -294,7 +297,8 @@ class ResultPacker:
             raise OverflowError(f"the result has {length} bytes; at most {self._max_bytes} may be returned")
         contiguous = tensor.detach().cpu().contiguous()
         if length:
-            self.blocks.append((start, _raw_bytes(contiguous)[:length]))
+            first = contiguous.storage_offset() * contiguous.element_size()  # `contiguous` may be a view of more
+            self.blocks.append((start, _raw_bytes(contiguous)[first : first + length]))
         self._end_bytes = start + length
         return TensorSpec(DTYPE_NAMES[tensor.dtype], list(tensor.shape), list(tensor.stride()), start)
 
@@ -340,8 +344,12 @@ def _align(count: int) -> int:
 
 def _raw_bytes(tensor: torch.Tensor) -> memoryview:
     storage = tensor.untyped_storage()
-    whole = torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
-    return cast(memoryview, memoryview(whole.numpy()))
+    whole = torch.empty(0, dtype=torch.uint8).set_(storage)
+    return memoryview(cast("Buffer", whole.numpy()))
+
+
+def _first_byte(tensor: torch.Tensor) -> int:
+    return int(tensor.storage_offset()) * tensor.element_size()
 
 
 def _tensors_of(value: Any) -> list[torch.Tensor]:
@@ -354,7 +362,7 @@ def _note_storage(storages: dict[int, _Storage], name: str, tensor: torch.Tensor
         raise TypeError(f"argument {name!r}: a {tensor.dtype} tensor on {tensor.device} cannot be sent")
     if not tensor.numel():
         return
-    low = tensor.storage_offset() * tensor.element_size()
+    low = _first_byte(tensor)
     high = low + span_elements(tensor.shape, tensor.stride()) * tensor.element_size()
     storage = storages.setdefault(tensor.untyped_storage().data_ptr(), _Storage(low, high, tensor))
     storage.low_bytes, storage.high_bytes = min(storage.low_bytes, low), max(storage.high_bytes, high)

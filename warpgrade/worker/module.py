@@ -9,8 +9,8 @@ The result is also written to a file, line by line as in the cells, because `@tr
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import contextlib
 import functools
@@ -81,7 +81,7 @@ class SubmissionModule:
         return self._location(found) if found else None
 
     def problem(self, error: BaseException) -> Problem:
-        """What was raised, where in the student's code. Triton's interpreter wraps errors: the cause is what happened."""
+        """What was raised, where in the student's code. Triton's interpreter wraps errors: the cause counts."""
         location = self.locate(error.__traceback__)
         while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
             error = error.__cause__

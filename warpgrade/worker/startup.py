@@ -92,8 +92,8 @@ def _stray_files(visible: list[str]) -> Iterable[str]:
             allowed.setdefault("/" + "/".join(parts[:depth]), set()).add(part)
     for folder, names in allowed.items():
         inside_a_bind = any(folder == path or folder.startswith(path.rstrip("/") + "/") for path in [*visible, "/usr"])
-        if inside_a_bind or not os.path.isdir(folder):
+        if inside_a_bind or not Path(folder).is_dir():
             continue
-        stray = sorted(set(os.listdir(folder)) - names)
+        stray = sorted({path.name for path in Path(folder).iterdir()} - names)
         if stray:
             yield f"{folder} shows more than it should ({', '.join(stray[:5])})"

@@ -21,7 +21,7 @@ class Watch(TorchDispatchMode):
     """Collects the names of torch operations while it is active; `launches` counts kernel launches."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[str] = []
         self.launches = 0
 

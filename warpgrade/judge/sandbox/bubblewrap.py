@@ -155,7 +155,7 @@ def python_folders() -> list[Path]:
             continue
         if len(path.parts) < 3 and path != Path("/opt"):
             raise SandboxUnavailable(
-                f"the Python environment is {path}, which holds more than Python; make a virtual environment for the course"
+                f"the Python environment is {path}, which holds more than Python; make a virtual environment"
             )
         kept.append(path)
     return kept
