@@ -1,0 +1,111 @@
+"""Notebooks that nbgrader gives up on: the batch goes on, the student is flagged, no mark is stale and none is free."""
+
+import json
+import os
+
+import pytest
+from nbgrader.converters import NbGraderException
+
+
+def broken(kind, classroom):
+    good = json.dumps(classroom.answered())
+    return {
+        "not_json": "this is {",
+        "empty": "",
+        "no_notebook": "[1, 2]",
+        "cells_missing": "{}",
+        "half": good[: len(good) // 2],
+        "deep": "[" * 100_000,
+        "cells": json.dumps({"cells": [{"cell_type": "code", "source": "1", "metadata": {}}] * 2000}),
+        "language": json.dumps({**classroom.answered(), "metadata": {"kernelspec": {"language": "R"}}}),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["not_json", "empty", "no_notebook", "cells_missing", "half", "deep", "cells", "language"]
+)
+def test_a_broken_notebook_is_for_a_person_and_takes_the_old_marks_with_it(classroom, kind):
+    classroom.submit("alice", classroom.answered())
+    classroom.submit("zoe", classroom.answered())
+    classroom.autograde()
+    classroom.submit("alice", broken(kind, classroom))
+    classroom.autograde()
+    assert set(classroom.grades("alice").values()) == {(None, True, None)}
+    assert all("hw.ipynb" in comment for comment in classroom.comments("alice").values())
+    assert classroom.grades("zoe")["relu"][0] == 4.0
+    assert "hw.ipynb" in classroom.autograded("alice").cells[0].source.replace("\\", "")
+
+
+def test_a_huge_notebook_is_not_even_read(classroom):
+    classroom.submit("alice", classroom.answered())
+    os.truncate(classroom.root / "submitted" / "alice" / "hw" / "hw.ipynb", 200 * 1024 * 1024)
+    classroom.autograde()
+    assert set(classroom.grades("alice").values()) == {(None, True, None)}
+    assert "210 MB" in classroom.comments("alice")["essay"]
+
+
+def test_a_link_to_the_solution_is_not_followed(classroom):
+    folder = classroom.submit("mallory", classroom.answered())
+    (folder / "hw.ipynb").unlink()
+    (folder / "hw.ipynb").symlink_to(classroom.root / "source" / "hw" / "hw.ipynb")
+    classroom.autograde()
+    assert set(classroom.grades("mallory").values()) == {(None, True, None)}
+
+
+def test_bytes_that_are_no_text(classroom):
+    folder = classroom.submit("alice", "")
+    (folder / "hw.ipynb").write_bytes(b"\xff\xfe\x00PK\x03\x04")
+    classroom.autograde()
+    assert set(classroom.grades("alice").values()) == {(None, True, None)}
+
+
+def test_a_renamed_notebook_is_taken_and_noted(classroom):
+    classroom.submit("alice", classroom.answered(), name="hw (1) final.ipynb")
+    classroom.autograde()
+    assert classroom.grades("alice")["relu"] == (4.0, False, None)
+    assert "handed in as" in classroom.autograded("alice").cells[0].source
+
+
+def test_two_unknown_notebooks_are_for_a_person(classroom):
+    classroom.submit("alice", classroom.answered(), name="a.ipynb")
+    classroom.submit("alice", classroom.answered(), name="b.ipynb")
+    classroom.autograde()
+    assert set(classroom.grades("alice").values()) == {(None, True, None)}
+    assert "Rename the right one" in classroom.comments("alice")["essay"]
+
+
+def test_a_missing_notebook_is_zero_as_in_nbgrader(classroom):
+    folder = classroom.submit("alice", classroom.answered())
+    classroom.autograde()
+    (folder / "hw.ipynb").unlink()
+    classroom.autograde()
+    assert set(classroom.grades("alice").values()) == {(0.0, False, None)}
+
+
+def test_a_timestamp_that_is_none_stops_nobody(classroom):
+    folder = classroom.submit("alice", classroom.answered())
+    (folder / "timestamp.txt").write_text("yesterday, I think")
+    classroom.autograde()
+    assert classroom.grades("alice")["relu"][0] == 4.0
+
+
+def test_files_of_students_do_not_reach_autograded_unless_they_are_pictures(classroom):
+    folder = classroom.submit("mallory", classroom.answered())
+    png = b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"
+    (folder / "plot.png").write_bytes(png)
+    (folder / "evil.png").write_text("<script>")
+    (folder / "evil.html").write_text("<script>")
+    (folder / "evil.svg").write_text("<svg onload=alert(1)>")
+    (folder / "ipykernel_launcher.py").write_text("")
+    (folder / "checks.py").write_text("hacked")
+    (folder / "key.png").symlink_to(classroom.root / "gradebook.db")
+    (folder / "up").symlink_to(classroom.root)
+    classroom.autograde()
+    names = {p.name for p in (classroom.root / "autograded" / "mallory" / "hw").rglob("*")}
+    assert names == {"hw.ipynb", "plot.png", "checks.py", "exercises.toml"}
+    assert (classroom.root / "autograded" / "mallory" / "hw" / "checks.py").read_text() == ""
+
+
+def test_no_submission_at_all_is_an_error_as_in_nbgrader(classroom):
+    with pytest.raises(NbGraderException):
+        classroom.autograde()

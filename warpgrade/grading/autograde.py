@@ -1,0 +1,328 @@
+"""nbgrader's Autograde converter for a course with a Judge, put in its place by `install`.
+
+What nbgrader's own cannot be configured to do: go on when a notebook is no notebook, leave no old mark standing, take
+a renamed notebook, keep links and web pages of students out of autograded/ (formgrader serves that folder to a TA's
+session), and say what a locked gradebook means. Per submission, in this order, so that each step may fail:
+
+    take back the automatic marks -> read the notebook as data -> clean it into autograded/ -> judge -> record
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import nbgrader.apps.api
+import nbgrader.apps.autogradeapp
+import nbgrader.converters
+from nbformat.v4 import new_notebook
+from nbgrader import utils
+from nbgrader.converters import Autograde, NbGraderException
+from sqlalchemy.exc import OperationalError
+
+from warpgrade.grading import gradebook as db
+from warpgrade.grading.judging import effective_submission, read_text
+from warpgrade.grading.normalise import normalise, rebuild
+from warpgrade.grading.record import Need
+from warpgrade.grading.sanitise import MAX_IMAGE_BYTES, is_picture
+from warpgrade.submission import SubmissionError
+
+IN_PROGRESS = "Judging was started and has not finished. The instructor runs the same command again."
+NOT_SUBMITTED = "No notebook was submitted."
+#: nbgrader's own files beside a notebook: the time of submission, and the key to fetch feedback with.
+_NBGRADER_FILES = frozenset({"timestamp.txt", "submission_secret.txt"})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One expected notebook of a submission: the file to read, remarks for a TA. `broken`: why no file serves."""
+
+    notebook: str
+    path: Path | None
+    remarks: tuple[str, ...] = ()
+    broken: str = ""
+
+
+@dataclass(frozen=True)
+class Graded:
+    """What became of one student's submission."""
+
+    student: str
+    needs: tuple[Need, ...] = ()
+    #: Something of ours failed, so that grading must run again.
+    trouble: str = ""
+
+
+class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
+    """nbgrader's Autograde, with our steps where this course's configuration asks for the Judge."""
+
+    notebooks: Any
+    #: Of the last run, for `pipeline`.
+    graded: list[Graded]
+    _quiet = False
+
+    @property
+    def _judged(self) -> bool:
+        wanted = "warpgrade.grading.preprocessors.JudgeSubmission"
+        return any(
+            (item if isinstance(item, str) else f"{item.__module__}.{item.__qualname__}") == wanted
+            for item in self.autograde_preprocessors
+        )
+
+    def init_notebooks(self) -> None:
+        """As nbgrader's, but a folder without any notebook stays in: its old marks must go."""
+        if not self._judged or self.coursedir.notebook_id != "*":
+            super().init_notebooks()
+            return
+        pattern = Path(self._format_source(self.coursedir.assignment_id, self.coursedir.student_id))
+        folders = [path for path in _glob(pattern) if path.is_dir()]
+        if not folders:
+            super().init_notebooks()  # for its error message, which suggests a name
+            return
+        self.assignments = {str(folder): sorted(map(str, folder.glob("*.ipynb"))) for folder in folders}
+        self.notebooks = []
+
+    def convert_notebooks(self) -> None:
+        """Grade every submission; one that fails is withdrawn and named at the end, the others go on."""
+        self.graded = []
+        if not self._judged:
+            super().convert_notebooks()
+            return
+        with db.open_gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+            expected = {a: db.notebooks_of(gradebook, a, self.coursedir.notebook_id) for a in self._assignments()}
+        for folder in sorted(self.assignments):
+            assignment, student = self._names(folder)
+            self.notebooks = sorted(self.assignments[folder])
+            try:
+                if self.init_destination(assignment, student):
+                    self.run_pre_convert_hook()
+                    self.graded.append(self._grade(Path(folder), assignment, student, expected[assignment]))
+                    self.set_permissions(assignment, student)
+                    self.run_post_convert_hook()
+            except KeyboardInterrupt:
+                self._fail(assignment, student, expected[assignment], IN_PROGRESS)
+                self.log.error("Canceled at %s; what was recorded before stays. Run the same command again.", student)
+                raise
+            except db.GradebookLockedError as error:
+                self._discard(assignment, student)
+                self.log.error("%s: %s", student, error)
+                raise
+            except OperationalError as error:
+                self._discard(assignment, student)
+                reason = db.locked_message(self.coursedir.db_url) if db.is_locked(error) else f"the gradebook: {error}"
+                self.log.error("%s: %s", student, reason)
+                raise db.GradebookLockedError(reason) from error
+            except Exception as error:  # one student's submission must not stop a class
+                self.log.exception("There was an error processing %s of %s", assignment, student)
+                self._fail(assignment, student, expected[assignment], f"grading failed with {type(error).__name__}")
+                self.graded.append(Graded(student, trouble=f"grading failed: {type(error).__name__}: {error}"))
+        self._report()
+
+    def start_one(self) -> None:
+        """As `start`, for `pipeline`: what failed is read from `graded` and ends nothing."""
+        self._quiet = True
+        self.start()
+
+    def _report(self) -> None:
+        for graded in self.graded:
+            for need in graded.needs:
+                self.log.warning("%s: %s: %s", graded.student, need.cell, need.reason)
+        troubled = [graded for graded in self.graded if graded.trouble]
+        for graded in troubled:
+            self.log.error("%s has no marks, and it is not the student's fault: %s", graded.student, graded.trouble)
+        if troubled and not self._quiet:
+            names = ", ".join(graded.student for graded in troubled)
+            raise NbGraderException(
+                f"{len(troubled)} of {len(self.graded)} submissions were not judged ({names}); the others were. "
+                "The log above says why. Put it right and run the same command again."
+            )
+
+    def _assignments(self) -> set[str]:
+        return {self._names(folder)[0] for folder in self.assignments}
+
+    def _names(self, folder: str) -> tuple[str, str]:
+        pattern = self._format_source("(?P<assignment_id>.*)", "(?P<student_id>.*)", escape=True)
+        match = re.match(pattern, folder)
+        if match is None:
+            raise NbGraderException(f"{folder} does not look like {pattern}")
+        return match["assignment_id"], match["student_id"]
+
+    def _grade(self, folder: Path, assignment: str, student: str, expected: list[str]) -> Graded:
+        self._enter(folder, assignment, student, expected)
+        self._copy_files(folder, assignment, student)
+        needs: list[Need] = []
+        trouble = ""
+        for plan in plan_notebooks(folder, expected):
+            if plan.path is None and not plan.broken:
+                self.log.warning("%s handed in no %s.ipynb", student, plan.notebook)
+                self._write(lambda gb, n=plan.notebook: db.give_zero(gb, assignment, student, n, NOT_SUBMITTED))
+                continue
+            mine = self._convert(plan, assignment, student)
+            needs += mine["recorded"]
+            outcome = mine["outcome"]
+            faults = [f"{id_}: {judged.fault}" for id_, judged in outcome.judged.items() if judged.fault]
+            trouble = trouble or outcome.trouble or "; ".join(faults)
+        return Graded(student, tuple(needs), trouble)
+
+    def _enter(self, folder: Path, assignment: str, student: str, expected: list[str]) -> None:
+        """Student and submission into the gradebook, and the automatic marks of before out of it."""
+        timestamp = self._timestamp(folder)
+
+        def enter(gradebook: Any) -> None:
+            if self.create_student:
+                gradebook.update_or_create_student(student)
+            else:
+                gradebook.find_student(student)
+            extra = {"timestamp": timestamp} if timestamp else {}
+            gradebook.update_or_create_submission(assignment, student, **extra)
+            db.withdraw(gradebook, assignment, student, expected, IN_PROGRESS)
+
+        self._write(enter)
+
+    def _timestamp(self, folder: Path) -> Any:
+        try:
+            return self.coursedir.get_existing_timestamp(str(folder))
+        except (ValueError, OverflowError, AttributeError) as error:  # nbgrader calls a method that it does not have
+            self.log.warning("%s/timestamp.txt is no time (%s); taken as not there", folder, error)
+            return None
+
+    def _copy_files(self, folder: Path, assignment: str, student: str) -> None:
+        """Pictures of the student's, then all files of the course's. Nothing else of a student's is copied.
+
+        The Judge reads only the notebook. formgrader serves autograded/ from its own origin, so an .html or .svg there,
+        linked from a markdown cell, would run in the TA's session; a link would show what it points to.
+        """
+        dest = Path(self._format_dest(assignment, student))
+        dest.mkdir(parents=True, exist_ok=True)
+        for path in sorted(folder.rglob("*"))[:1000]:
+            relative = path.relative_to(folder)
+            if not path.is_symlink() and path.is_file() and not path.resolve().is_relative_to(folder.resolve()):
+                continue  # reached through a linked folder
+            if not path.is_symlink() and path.is_file() and (str(relative) in _NBGRADER_FILES or _shown(path)):
+                target = dest / relative
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+        source = Path(self.coursedir.format_path(self.coursedir.source_directory, ".", assignment))
+        for name in utils.find_all_files(str(source), [*self.coursedir.ignore, "*.ipynb"]):
+            target = dest / os.path.relpath(name, source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            shutil.copy(name, target)
+
+    def _convert(self, plan: Plan, assignment: str, student: str) -> dict[str, Any]:
+        """One notebook through both lists of preprocessors; returns our part of the resources."""
+        mine: dict[str, Any] = {"root": str(self.coursedir.root), "remarks": list(plan.remarks)}
+        mine["course_id"] = self.coursedir.course_id
+        nb = new_notebook()
+        if plan.path is None:
+            mine["broken"] = plan.broken
+        else:
+            try:
+                nb = self._read(plan, assignment, mine)
+            except SubmissionError as error:
+                mine["broken"] = str(error)
+        if "broken" in mine:
+            self.log.error("%s: %s", student, mine["broken"])
+        names = {"student": student, "assignment": assignment, "notebook": plan.notebook}
+        for self._sanitizing in (True, False):
+            self._init_preprocessors()
+            resources: dict[str, Any] = {
+                "unique_key": plan.notebook,
+                "output_files_dir": f"{plan.notebook}_files",
+                "metadata": {"name": plan.notebook, "path": self._format_dest(assignment, student)},
+                "nbgrader": {**names, "db_url": self.coursedir.db_url},
+                "warpgrade": mine,
+            }
+            output, resources = self.exporter.from_notebook_node(nb, resources=resources)
+            self.write_single_notebook(output, resources)
+            mine = resources["warpgrade"]
+            if self._sanitizing:
+                nb = nbformat.reads(output, as_version=4)  # what is on disk now
+        self._sanitizing = True
+        return mine
+
+    def _read(self, plan: Plan, assignment: str, mine: dict[str, Any]) -> Any:
+        assert plan.path is not None
+        text, submission = read_text(plan.path)
+        nb = rebuild(json.loads(text))
+        with db.open_gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+            released = db.released_cells(gradebook, plan.notebook, assignment)
+        put_right, _ = normalise(nb, released)
+        mine["submission"] = effective_submission(submission, put_right, f"{plan.notebook}.ipynb")
+        return nb
+
+    def _write(self, change: Any) -> None:
+        db.write(self.coursedir.db_url, self.coursedir.course_id, change)
+
+    def _discard(self, assignment: str, student: str) -> None:
+        dest = Path(self._format_dest(assignment, student))
+        if self.coursedir.notebook_id == "*" and dest.exists():
+            shutil.rmtree(dest)
+
+    def _fail(self, assignment: str, student: str, expected: list[str], reason: str) -> None:
+        """Nothing half done stays: no autograded notebook, no automatic mark, and a reason where the mark would be."""
+        self._discard(assignment, student)
+        comment = reason if reason == IN_PROGRESS else f"Not judged yet, and not your fault: {reason}"
+        self._write(lambda gradebook: db.withdraw(gradebook, assignment, student, expected, comment))
+
+
+def plan_notebooks(folder: Path, expected: list[str]) -> list[Plan]:
+    """Which file serves as which expected notebook.
+
+    One expected notebook missing and one unknown .ipynb there: it was renamed, and is taken. More unknown ones: a
+    person says which. None: not handed in.
+    """
+    there = {path.stem: path for path in sorted(folder.glob("*.ipynb"))}
+    missing = [name for name in expected if name not in there]
+    unknown = [path for name, path in there.items() if name not in expected]
+    plans = []
+    for name in expected:
+        if name in there:
+            plans.append(Plan(name, there[name]))
+        elif len(missing) == 1 and len(unknown) == 1:
+            plans.append(
+                Plan(name, unknown[0], (f"It was handed in as {unknown[0].name} and taken for {name}.ipynb.",))
+            )
+        elif unknown:
+            names = ", ".join(path.name for path in unknown[:5])
+            plans.append(
+                Plan(
+                    name,
+                    None,
+                    (),
+                    f"There is no {name}.ipynb, and it is not clear whether one of {names} is meant. "
+                    f"Rename the right one to {name}.ipynb and submit again.",
+                )
+            )
+        else:
+            plans.append(Plan(name, None))
+    return plans
+
+
+def _shown(path: Path) -> bool:
+    kinds = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg"}
+    kind = kinds.get(path.suffix.lower())
+    return kind is not None and path.stat().st_size <= MAX_IMAGE_BYTES and is_picture(path.read_bytes(), kind)
+
+
+def _glob(pattern: Path) -> list[Path]:
+    return [Path(found) for found in sorted(glob.glob(str(pattern)))]  # noqa: PTH207  # an absolute pattern
+
+
+def install() -> None:
+    """Exchange nbgrader's Autograde for ours, in the command line app and in the API that formgrader uses."""
+    db.wait_for_locks()
+    # nbgrader starts `alembic` by name when it makes a gradebook; without an activated environment it is not found.
+    programs = str(Path(sys.executable).parent)
+    if shutil.which("alembic") is None and Path(programs, "alembic").exists():
+        os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{programs}"
+    for module in (nbgrader.converters, nbgrader.apps.api, nbgrader.apps.autogradeapp):
+        module.Autograde = JudgedAutograde
