@@ -15,7 +15,7 @@ import msgspec
 
 from warpgrade.course import Course, Exercise
 from warpgrade.judge.suite import environment, suite_digest
-from warpgrade.judge.verdict import ExerciseVerdict, Tier
+from warpgrade.judge.verdict import Environment, ExerciseVerdict, Tier
 
 
 class VerdictStore:
@@ -30,7 +30,7 @@ class VerdictStore:
 
         A file that does not parse, or does not say what its name says, counts as absent.
         """
-        path = self._path(exercise, submission_digest, tier)
+        path = self._path(exercise, submission_digest, tier, environment())
         try:
             stored = msgspec.json.decode(path.read_bytes(), type=ExerciseVerdict)
         except (FileNotFoundError, msgspec.MsgspecError, ValueError):
@@ -44,7 +44,8 @@ class VerdictStore:
         """Store a decided verdict of today's suite; whether it was. Atomic: a reader sees all of it or nothing."""
         if not judged.decided or not judged.sandboxed or judged.suite_digest != suite_digest(self._course, exercise):
             return False
-        path = self._path(exercise, judged.submission_digest, judged.tier)
+        # Under the versions that it was made with, which are not today's if warpgrade was updated meanwhile.
+        path = self._path(exercise, judged.submission_digest, judged.tier, judged.environment)
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
         try:
@@ -56,8 +57,7 @@ class VerdictStore:
             raise
         return True
 
-    def _path(self, exercise: Exercise, submission_digest: str, tier: Tier) -> Path:
-        where = environment()
+    def _path(self, exercise: Exercise, submission_digest: str, tier: Tier, where: Environment) -> Path:
         parts = [
             submission_digest, suite_digest(self._course, exercise), where.warpgrade, where.python, where.torch,
             where.triton, where.numpy, tier,

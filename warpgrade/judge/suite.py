@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import os
@@ -80,6 +81,7 @@ def suite_digest(course: Course, exercise: Exercise) -> str:
     return hasher.hexdigest()
 
 
+@functools.cache
 def environment() -> Environment:
     """The versions that a verdict depends on, without importing any of them."""
 
