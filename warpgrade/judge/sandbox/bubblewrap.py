@@ -91,6 +91,10 @@ class BubblewrapSandbox:
                 flags += ["--cap-add", capability]
         else:
             flags += ["--unshare-user", "--uid", str(_NOBODY), "--gid", str(_NOBODY), "--disable-userns"]
+        # Before the binds: the course, and so the Python environment, may lie below /tmp.
+        flags += ["--proc", "/proc", "--dev", "/dev"]
+        for folder in ("/dev/shm", "/tmp"):
+            flags += ["--perms", "1777", "--size", str(limits.scratch_bytes), "--tmpfs", folder]
         # bubblewrap makes missing parents with mode 0700, which would shut out the uid that the Worker drops to.
         for parent in sorted({parent for path in [*visible, _INSIDE / "x", Path("/etc/x")] for parent in path.parents}):
             if parent != Path("/") and not any(parent.is_relative_to(path) for path in visible):
@@ -116,9 +120,6 @@ class BubblewrapSandbox:
         for name in _WORKER_PACKAGES:
             if (package / name).is_dir():
                 flags += ["--ro-bind", str(package / name), str(_INSIDE / name)]
-        flags += ["--proc", "/proc", "--dev", "/dev"]
-        for folder in ("/dev/shm", "/tmp"):
-            flags += ["--perms", "1777", "--size", str(limits.scratch_bytes), "--tmpfs", folder]
         flags += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
         inside = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "USER": "student"}
         # One thread of OpenMP: sandboxes run side by side, and torch on the CPU only carries data here.
