@@ -308,8 +308,8 @@ class RemoteSubmission:
         """The line that the Worker names, its text from the Judge's copy: one of the Worker's could hold inputs."""
         if location is None:
             return None
-        source = next((cell.source for cell in self._submission.cells if cell.number == location.cell), "")
-        lines = re.split(r"\r\n|\r|\n", source)
+        source = next((cell.source for cell in self._submission.cells if cell.number == location.cell), None)
+        lines = [] if source is None else re.split(r"\r\n|\r|\n", source)
         if not 1 <= location.line <= len(lines):
             return None
         return Location(location.cell, location.line, lines[location.line - 1].strip()[:200])
