@@ -116,13 +116,9 @@ def pattern_of(
     special = ~exact.isfinite()
     if bool((bad & special).any()) and not bool((bad & ~special).any()):
         return "only results that should be NaN or infinite are wrong"
-    if bool((bad & got.isnan()).all()) and bool(exact[bad].isfinite().all()):
-        where = _place(bad)
-        return (
-            f"NaN stands where a number belongs ({where}): never written, or computed from memory never written"
-            if (where)
-            else "NaN stands where a number belongs: never written, or computed from memory never written"
-        )
+    if bool(got[bad].isnan().all()) and bool(exact[bad].isfinite().all()):
+        subject = _place(bad) or "where numbers belong there is"
+        return f"{subject} NaN: never written, or computed from memory never written"
     if bad.numel() > 1 and bool((got == 0).all()):
         return "every element is zero"
     if bad.numel() > 2 and bool((got == got.flatten()[0]).all()):
