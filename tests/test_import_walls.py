@@ -31,7 +31,9 @@ def files(*folders: str) -> list[Path]:
 def imported(path: Path) -> Iterator[str]:
     """Full names of all that a file imports, also inside functions. What is for type checkers alone never runs."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))]
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+    ]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -66,7 +66,9 @@ class SubmissionModule:
         sys.modules[MODULE_NAME] = self.module
         trees = [self._add(cell) for cell in cells]
         self.path.write_text("\n".join(self._lines) + "\n", encoding="utf-8")
-        linecache.checkcache(str(self.path))
+        # By hand, because linecache believes a "coding:" remark in the first lines, which means nothing in a cell.
+        lines = [line + "\n" for line in self._lines]
+        linecache.cache[str(self.path)] = (sum(map(len, lines)), None, lines, str(self.path))
         for tree in trees:
             for statement in tree.body:
                 self._run(statement, statement_limit_s)
