@@ -180,11 +180,11 @@ class Classroom:
         (folder / name).write_text(nb if isinstance(nb, str) else json.dumps(nb))
         return folder
 
-    def autograde(self, student="*"):
+    def autograde(self, student="*", force=True):
         """As `nbgrader autograde --force`: raises NbGraderException as it would."""
         config = self.config()
         app = JudgedAutograde(coursedir=self.coursedir(config, student), config=config)
-        app.force = True
+        app.force = force
         app.start()
         return app
 

@@ -106,6 +106,20 @@ def test_files_of_students_do_not_reach_autograded_unless_they_are_pictures(clas
     assert (classroom.root / "autograded" / "mallory" / "hw" / "checks.py").read_text() == ""
 
 
+def test_without_force_what_is_graded_is_skipped_and_what_changed_is_not(classroom, judge):
+    for student in ("alice", "bob", "carol"):
+        classroom.submit(student, classroom.answered())
+    classroom.autograde(force=False)
+    assert len(judge.submissions) == 3
+    classroom.submit("bob", classroom.answered(essay="Something else."))
+    classroom.submit("carol", "{")
+    classroom.autograde(force=False)
+    assert len(judge.submissions) == 4
+    assert set(classroom.grades("carol").values()) == {(None, True, None)}
+    classroom.autograde(force=False)
+    assert len(judge.submissions) == 4
+
+
 def test_no_submission_at_all_is_an_error_as_in_nbgrader(classroom):
     with pytest.raises(NbGraderException):
         classroom.autograde()

@@ -53,14 +53,30 @@ def test_one_student_alone(classroom, judge):
         grade_class(classroom.course, "hw", students=["nobody"], judge=judge.many)
 
 
-def test_ctrl_c_while_judging_leaves_the_gradebook_as_it_was(classroom, judge):
-    classroom.submit("alice", classroom.answered())
+def test_ctrl_c_while_judging_leaves_marks_of_unchanged_submissions_alone(classroom, judge):
+    for student in ("alice", "bob", "carol"):
+        classroom.submit(student, classroom.answered())
     grade_class(classroom.course, "hw", judge=judge.many)
     before = classroom.grades("alice")
+    classroom.mark_by_hand("bob", "essay", 1.0)
     classroom.submit("bob", classroom.answered(relu="INTERRUPT"))
+    classroom.submit("carol", "{")
     with pytest.raises(KeyboardInterrupt):
         grade_class(classroom.course, "hw", judge=judge.many)
     assert classroom.grades("alice") == before
+    assert classroom.grades("bob")["relu"] == (None, True, None)
+    assert classroom.grades("bob")["essay"] == (None, False, 1.0)
+    assert set(classroom.grades("carol").values()) == {(None, True, None)}
+    assert "has not finished" in classroom.comments("bob")["relu__solution"]
+
+
+def test_progress_knows_the_totals(classroom, judge):
+    for student in ("alice", "bob"):
+        classroom.submit(student, classroom.answered())
+    classroom.submit("carol", "{")
+    totals = []
+    grade_class(classroom.course, "hw", judge=judge.many, expect=lambda *numbers: totals.append(numbers))
+    assert totals == [(2, 3)], "equal code is judged once"
 
 
 def verdict_file(classroom, judge, path, **changes):

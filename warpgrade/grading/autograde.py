@@ -29,7 +29,7 @@ from nbgrader.converters import Autograde, NbGraderException
 from sqlalchemy.exc import OperationalError
 
 from warpgrade.grading import gradebook as db
-from warpgrade.grading.judging import effective_submission, read_text
+from warpgrade.grading.judging import effective_submission, file_digest, read_text
 from warpgrade.grading.normalise import normalise, rebuild
 from warpgrade.grading.record import Need
 from warpgrade.grading.sanitise import MAX_IMAGE_BYTES, is_picture
@@ -89,6 +89,23 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
             return
         self.assignments = {str(folder): sorted(map(str, folder.glob("*.ipynb"))) for folder in folders}
         self.notebooks = []
+
+    def init_destination(self, assignment_id: str, student_id: str) -> bool:
+        """As nbgrader's, but without --force a notebook that changed is graded again whatever its timestamp says."""
+        if super().init_destination(assignment_id, student_id):
+            return True
+        excluded = student_id in self.coursedir.student_id_exclude.split(",")
+        if not self._judged or excluded or self.coursedir.notebook_id != "*":
+            return False
+        folder = Path(self._format_source(assignment_id, student_id))
+        with db.open_gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+            plans = plan_notebooks(folder, db.notebooks_of(gradebook, assignment_id))
+            files = {plan.notebook: file_digest(plan.path) for plan in plans}
+            if not db.resubmitted(gradebook, assignment_id, student_id, files):
+                return False
+        self.log.warning("%s changed since it was graded: grading it again", folder)
+        self._discard(assignment_id, student_id)
+        return True
 
     def convert_notebooks(self) -> None:
         """Grade every submission; one that fails is withdrawn and named at the end, the others go on."""
@@ -221,6 +238,7 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
         """One notebook through both lists of preprocessors; returns our part of the resources."""
         mine: dict[str, Any] = {"root": str(self.coursedir.root), "remarks": list(plan.remarks)}
         mine["course_id"] = self.coursedir.course_id
+        mine["file"] = file_digest(plan.path)
         nb = new_notebook()
         if plan.path is None:
             mine["broken"] = plan.broken
@@ -319,7 +337,7 @@ def _glob(pattern: Path) -> list[Path]:
 
 def install() -> None:
     """Exchange nbgrader's Autograde for ours, in the command line app and in the API that formgrader uses."""
-    db.wait_for_locks()
+    db.prepare()
     # nbgrader starts `alembic` by name when it makes a gradebook; without an activated environment it is not found.
     programs = str(Path(sys.executable).parent)
     if shutil.which("alembic") is None and Path(programs, "alembic").exists():

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import nbgrader.api
 from nbgrader.api import Gradebook, InvalidEntry, MissingEntry
 from nbgrader.converters import NbGraderException
-from sqlalchemy import Column, MetaData, String, Table, delete, event, insert, select
+from sqlalchemy import Column, MetaData, String, Table, create_engine, delete, event, insert, select
 from sqlalchemy.engine import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SAWarning
 
 #: How long one statement waits for another program's lock on a sqlite gradebook, and how often all is tried again.
 BUSY_MS = 10_000
 ATTEMPTS = 2
 
-#: What the answer to a graded cell was when it was last recorded. A table of our own beside nbgrader's, so that it
-#: changes in the same transaction as the mark. nbgrader's migrations leave unknown tables alone.
+#: What was recorded last: for a Grade the digest of the answer, for a SubmittedNotebook that of the file. A table
+#: of our own beside nbgrader's, so that it changes in the same transaction as the mark. nbgrader's migrations leave
+#: unknown tables alone. Ids are uuids, so the two kinds of rows cannot meet.
 ANSWERS = Table(
-    "warpgrade_answer", MetaData(), Column("grade_id", String(32), primary_key=True), Column("digest", String(64))
+    "warpgrade_answer", MetaData(), Column("row_id", String(32), primary_key=True), Column("digest", String(64))
 )
 
 Result = TypeVar("Result")
@@ -157,6 +161,7 @@ def withdraw(gradebook: Any, assignment: str, student: str, notebooks: list[str]
 def give_zero(gradebook: Any, assignment: str, student: str, notebook: str, reason: str) -> None:
     """Nothing was handed in: zero, as nbgrader does. Marks given by hand stay."""
     entry = gradebook.find_submission_notebook(notebook, assignment, student)
+    changed(gradebook, entry, "")
     for grade in entry.grades:
         grade.auto_score = 0
         grade.needs_manual_grade = False
@@ -169,19 +174,46 @@ def comment_all(entry: Any, reason: str) -> None:
         comment.auto_comment = reason
 
 
-def answer_changed(gradebook: Any, grade: Any, digest: str) -> bool:
-    """Whether the answer differs from the one recorded last; remembers it. An unknown history counts as a change."""
-    ANSWERS.create(gradebook.db.connection(), checkfirst=True)
-    found = gradebook.db.execute(select(ANSWERS.c.digest).where(ANSWERS.c.grade_id == grade.id)).scalar()
-    if found == digest:
+def changed(gradebook: Any, row: Any, digest: str) -> bool:
+    """Whether this differs from what was recorded last for the row; remembers it. No history counts as a change."""
+    if recorded_digest(gradebook, row) == digest:
         return False
-    gradebook.db.execute(delete(ANSWERS).where(ANSWERS.c.grade_id == grade.id))
-    gradebook.db.execute(insert(ANSWERS).values(grade_id=grade.id, digest=digest))
+    gradebook.db.execute(delete(ANSWERS).where(ANSWERS.c.row_id == row.id))
+    gradebook.db.execute(insert(ANSWERS).values(row_id=row.id, digest=digest))
     return True
 
 
-def wait_for_locks() -> None:
-    """Make every sqlite connection of this process wait BUSY_MS for a lock, instead of sqlite3's five seconds."""
+def recorded_digest(gradebook: Any, row: Any) -> str | None:
+    """What `changed` remembers of a Grade or SubmittedNotebook."""
+    ANSWERS.create(gradebook.db.connection(), checkfirst=True)
+    found = gradebook.db.execute(select(ANSWERS.c.digest).where(ANSWERS.c.row_id == row.id)).scalar()
+    return None if found is None else str(found)
+
+
+def resubmitted(gradebook: Any, assignment: str, student: str, files: dict[str, str]) -> bool:
+    """Whether these files, digests by notebook, are not the ones that were recorded last. False for a new student."""
+    for notebook, digest in files.items():
+        try:
+            entry = gradebook.find_submission_notebook(notebook, assignment, student)
+        except MissingEntry:
+            continue
+        if recorded_digest(gradebook, entry) != digest:
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=8)
+def one_engine(url: str, **options: Any) -> Engine:
+    """A database engine for each gradebook, kept. nbgrader makes one for every look at the gradebook, eight times a
+    submission, and each compiles all of its SQL anew: most of the time that recording takes. Closing a Gradebook still
+    closes its connections."""
+    return create_engine(url, **options)
+
+
+def prepare() -> None:
+    """For this process: one engine for each gradebook, and sqlite connections that wait BUSY_MS for a lock."""
+    nbgrader.api.create_engine = one_engine
+    warnings.filterwarnings("ignore", category=SAWarning, module=r"nbgrader\.api")  # of nbgrader's own making
     if not event.contains(Engine, "connect", _on_connect):
         event.listen(Engine, "connect", _on_connect)
 

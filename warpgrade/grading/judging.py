@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 
 from warpgrade.course import Assignment, Course
 from warpgrade.judge.verdict import ExerciseVerdict
-from warpgrade.submission import Submission, SubmissionError, parse_submission, read_submission
+from warpgrade.submission import MAX_NOTEBOOK_BYTES, Submission, SubmissionError, parse_submission, read_submission
 
 Judged = Mapping[str, ExerciseVerdict]
 Progress = Callable[[ExerciseVerdict], None]
@@ -51,6 +52,16 @@ def read_text(path: Path) -> tuple[str, Submission]:
         raise SubmissionError(f"{path.name} is a link to another file. Submit the notebook itself.")
     submission = read_submission(path)
     return path.read_text(encoding="utf-8"), submission
+
+
+def file_digest(path: Path | None) -> str:
+    """What was handed in, essays and outputs included; "" where nothing was."""
+    if path is None:
+        return ""
+    size = path.lstat().st_size
+    if path.is_symlink() or size > MAX_NOTEBOOK_BYTES:
+        return f"not read, {size} bytes"
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def effective_submission(raw: Submission, normalised: Any, name: str) -> Submission:

@@ -1,8 +1,8 @@
 """`warpgrade grade` and `warpgrade record`: judge a whole class first, then one writer puts it into the gradebook.
 
 Recording goes through the converter that `nbgrader autograde` uses, so the marks are the same. Ctrl-C while judging
-leaves the gradebook untouched (what was decided is in the store, and is not judged again); while recording it leaves
-each submission either recorded or without marks.
+leaves the marks of unchanged submissions and none of changed ones, and what was decided is in the store; while
+recording it leaves each submission either recorded or without marks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,16 @@ from traitlets.config.loader import Config, PyFileConfigLoader
 from warpgrade.course import Assignment, Course, CourseError
 from warpgrade.grading import configure
 from warpgrade.grading import gradebook as db
-from warpgrade.grading.autograde import Graded, JudgedAutograde, plan_notebooks
-from warpgrade.grading.judging import Judged, Progress, checked, effective_submission, read_text, verdicts_in_hand
+from warpgrade.grading.autograde import IN_PROGRESS, Graded, JudgedAutograde, plan_notebooks
+from warpgrade.grading.judging import (
+    Judged,
+    Progress,
+    checked,
+    effective_submission,
+    file_digest,
+    read_text,
+    verdicts_in_hand,
+)
 from warpgrade.grading.normalise import normalise, rebuild
 from warpgrade.judge.judging import Options, judge_many
 from warpgrade.judge.store import VerdictStore
@@ -86,19 +94,25 @@ def grade_class(
     progress: Progress | None = None,
     recorded: Callable[[str], None] | None = None,
     judge: JudgeMany = judge_many,
+    expect: Callable[[int, int], None] | None = None,
 ) -> Summary:
     """Judge and record every submission of an assignment, or those of `students`.
 
-    `progress` is called with each verdict, `recorded` with each student. Raises CourseError (no such assignment, no
+    `expect` is called once with the numbers of exercises to judge and of students, `progress` with each verdict,
+    `recorded` with each student. Raises CourseError (no such assignment, no
     submissions), NbGraderException (not released here) and GradebookLockedError; nothing is half recorded then.
     """
     config = nbgrader_config(course)
     declared = _declared(course, assignment)
     folders = submissions_of(course, assignment, config, students)
+    _withdraw_changed(config, assignment, folders)
     hand: dict[str, Judged] = {}
     if declared is not None:
-        found = {s.digest: s for s in _submissions(declared, folders, config).values()}
-        hand.update(judge(course, assignment, found.values(), options, progress))
+        found = _submissions(declared, folders, config)
+        unique = {submission.digest: submission for submission in found.values()}
+        if expect:
+            expect(len(unique) * len(declared.exercises), len(folders))
+        hand.update(judge(course, assignment, unique.values(), options, progress))
     return _record(config, assignment, list(folders), hand, recorded)
 
 
@@ -192,6 +206,20 @@ def _submissions(declared: Assignment, folders: Mapping[str, Path], config: Conf
                 if submission is not None:
                     found[student] = submission
     return found
+
+
+def _withdraw_changed(config: Config, assignment: str, folders: Mapping[str, Path]) -> None:
+    """Before hours of judging: whoever handed in something new loses the mark of the old, whatever happens then."""
+    coursedir = CourseDirectory(config=config)
+
+    def change(gradebook: Any) -> None:
+        expected = db.notebooks_of(gradebook, assignment)
+        for student, folder in folders.items():
+            files = {plan.notebook: file_digest(plan.path) for plan in plan_notebooks(folder, expected)}
+            if db.resubmitted(gradebook, assignment, student, files):
+                db.withdraw(gradebook, assignment, student, expected, IN_PROGRESS)
+
+    db.write(coursedir.db_url, coursedir.course_id, change)
 
 
 def _readable(path: Path, stem: str, released: list[db.ReleasedCell]) -> Submission | None:

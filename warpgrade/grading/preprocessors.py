@@ -34,6 +34,8 @@ class Outcome:
     assignment: Assignment | None = None
     submission: Submission | None = None
     judged: dict[str, ExerciseVerdict] = field(default_factory=dict)
+    #: `file_digest` of what was handed in, to know a resubmission by.
+    file: str = ""
     #: The notebook could not be read: a sentence for the student.
     broken: str = ""
     trouble: str = ""
@@ -76,7 +78,7 @@ class JudgeSubmission(NbGraderPreprocessor):  # type: ignore[misc]  # nbgrader i
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Judge. Whatever fails here becomes an Outcome without marks, never an exception and never a mark."""
         mine = resources.setdefault("warpgrade", {})
-        outcome = Outcome(broken=mine.get("broken", ""))
+        outcome = Outcome(broken=mine.get("broken", ""), file=mine.get("file", ""))
         mine["outcome"] = outcome
         try:
             self._judge(nb, resources, outcome)

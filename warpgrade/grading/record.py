@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from nbgrader.utils import compute_checksum
 
 from warpgrade.course import SOLUTION_SUFFIX, Form
-from warpgrade.grading.gradebook import ReleasedCell, answer_changed, released_cells
+from warpgrade.grading.gradebook import ReleasedCell, changed, released_cells
 from warpgrade.judge.marks import MAX_ATTEMPTS, Mark
 from warpgrade.judge.verdict import ExerciseVerdict, Tier
+from warpgrade.judge.verdict import Outcome as TestOutcome
 
 if TYPE_CHECKING:
     from warpgrade.grading.preprocessors import Outcome
@@ -48,15 +49,16 @@ def record_notebook(
             continue  # a task is marked by hand alone; nbgrader leaves its row as it is, and so do we
         auto_score, reason, about = _score(grade, cell, cells, outcome, missing)
         grade.auto_score = auto_score
-        changed = answer_changed(gradebook, grade, _answer_digest(grade.name, about, cells, nb, outcome))
+        new_answer = changed(gradebook, grade, _answer_digest(grade.name, about, cells, nb, outcome))
         if grade.manual_score is None:
             grade.needs_manual_grade = auto_score is None
-        elif changed:
+        elif new_answer:
             grade.needs_manual_grade = True
         if reason:
             comments.setdefault(about, []).append(reason)
         if grade.needs_manual_grade:
             needs.append(Need(grade.name, reason or "an answer to mark by hand"))
+    changed(gradebook, entry, outcome.file)
     for comment in entry.comments:
         lines = list(dict.fromkeys(comments.get(comment.name, [])))
         answer = cells.get(comment.name)
@@ -82,13 +84,13 @@ def _score(
     found = outcome.exercise(grade.name)
     if mark is None or found is None:
         return None, outcome.broken or outcome.trouble or NOT_DECLARED, grade.name
-    exercise, _ = found
+    exercise, speed = found
     about = exercise.id + SOLUTION_SUFFIX
     mark = _agreeing(mark, float(grade.cell.max_score))
     judged = outcome.judged.get(exercise.id)
     reason = mark.reason
     if judged is not None:
-        reason = " ".join(filter(None, (reason, _remark(mark, judged, exercise.form))))
+        reason = " ".join(filter(None, (reason, _remark(mark, judged, exercise.form, speed))))
     return (None if mark.earned is None else float(mark.earned)), reason, about
 
 
@@ -104,10 +106,11 @@ def _agreeing(mark: Mark, max_score: float) -> Mark:
     )
 
 
-def _remark(mark: Mark, judged: ExerciseVerdict, form: Form) -> str:
+def _remark(mark: Mark, judged: ExerciseVerdict, form: Form, speed: bool) -> str:
     if mark.earned is None and judged.attempts >= MAX_ATTEMPTS:
         return f"Judged {judged.attempts} times without a decision: a person decides."
-    if mark.earned is not None and judged.tier is Tier.MODEL and form is not Form.PLAIN:
+    tried = any(verdict.outcome is not TestOutcome.NOT_IMPLEMENTED for verdict in judged.verdicts)
+    if mark.earned is not None and not speed and tried and judged.tier is Tier.MODEL and form is not Form.PLAIN:
         return PROVISIONAL
     return ""
 
