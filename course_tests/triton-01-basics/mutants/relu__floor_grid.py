@@ -1,0 +1,17 @@
+# loses: test_relu__a_length_that_leaves_the_last_block_ragged, test_any_length
+# tiers: model, gpu
+
+
+@triton.jit
+def relu_kernel(x, y, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    value = tl.load(x + offsets, mask=mask)
+    tl.store(y + offsets, tl.where(value < 0, 0.0, value), mask=mask)
+
+
+def relu(x):
+    out = torch.empty_like(x)
+    n = x.numel()
+    relu_kernel[(max(1, n // 1024),)](x, out, n, BLOCK=1024)
+    return out

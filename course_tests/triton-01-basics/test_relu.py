@@ -1,0 +1,61 @@
+"""Hidden tests of relu, a function that allocates and launches by itself.
+
+Every comparison is exact: an element is kept or becomes zero, and nothing is rounded. The contract leaves the sign of
+a zero open, so 0.0 is added to what comes back: that turns -0.0 into 0.0 and changes nothing else.
+"""
+
+import pytest
+import torch
+
+
+def test_any_length(submission, inputs, length, reference, assert_identical):
+    x = inputs.distinct(length)
+    # a forgotten last element may lie on memory that happens to hold zero: its right answer must be another
+    x[-1:] = x[-1:].abs() + 1.0
+    assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
+
+
+def test_several_whole_blocks(submission, inputs, reference, assert_identical):
+    x = inputs.distinct(8192)
+    assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_other_precisions(submission, inputs, dtype, reference, assert_identical):
+    # 4096 elements: whole blocks for every usual block size
+    x = inputs.distinct(4096, dtype=dtype)
+    assert_identical(submission.relu(x) + 0.0, reference.relu(x).to(dtype))
+
+
+def test_several_dimensions(submission, inputs, reference, assert_identical):
+    x = inputs.distinct(8, 16, 32)
+    assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
+
+
+def test_nan_stays_nan(submission, inputs, reference, assert_identical):
+    # 1024 elements, each value distinct but for the NaN: an answer that is NaN everywhere is as wrong as none
+    x = inputs.distinct(1024)
+    x[::3] = float("nan")
+    assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
+
+
+def test_infinity_and_both_zeros(submission, inputs, reference, assert_identical):
+    inf = float("inf")
+    x = inputs.tensor([0.0, -0.0, inf, -inf, 1.0e-45, -1.0e-45, 3.4e38, -3.4e38] * 128)
+    assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
+
+
+def test_the_same_bits_each_time(submission, inputs, assert_identical):
+    x = inputs.normal(2048)
+    first = submission.relu(x)
+    for _ in range(2):
+        assert_identical(submission.relu(x), first)
+
+
+def test_an_input_that_starts_at_an_odd_address(submission, inputs, reference, assert_identical):
+    x = inputs.misaligned(inputs.distinct(4096))
+    assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
+
+
+def test_speed(submission, benchmark):
+    benchmark(submission.relu, bytes_per_element=8).mark()
