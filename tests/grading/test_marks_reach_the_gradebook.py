@@ -1,6 +1,7 @@
 """From a submitted notebook to Grade rows: each kind of verdict, and what must never become a mark."""
 
 import pytest
+from nbformat.v4 import new_code_cell as cell_of
 from nbgrader.converters import NbGraderException
 
 
@@ -61,6 +62,34 @@ def test_a_judge_that_raises_gives_no_marks_leaves_none_and_the_class_goes_on(cl
     assert "not your fault" in classroom.comments("bob")["relu__solution"]
     assert "a bug of the judge" not in str(classroom.comments("bob"))
     assert classroom.grades("carol")["relu"] == classroom.grades("alice")["relu"] == (4.0, False, None)
+
+
+def test_a_machine_without_a_sandbox_judges_nobody_and_says_why(classroom, monkeypatch):
+    from warpgrade.judge.sandbox import SandboxUnavailable
+
+    def refuse(*unused):
+        raise SandboxUnavailable("bubblewrap is not installed")
+
+    monkeypatch.setattr("warpgrade_fake_judge.judge", refuse)
+    classroom.submit("alice", classroom.answered())
+    with pytest.raises(NbGraderException):
+        classroom.autograde()
+    assert classroom.grades("alice")["relu"] == (None, True, None)
+    assert "bubblewrap is not installed" in classroom.comments("alice")["relu__solution"]
+
+
+def test_nothing_of_a_students_runs_here(classroom):
+    trap = classroom.root / "it-ran"
+    nb = classroom.answered()
+    nb.cells[0] = cell_of(f"open({str(trap)!r}, 'w')")
+    nb.cells[2].source += f"\nopen({str(trap)!r}, 'w')"
+    folder = classroom.submit("mallory", nb)
+    for name in ("sitecustomize.py", "ipykernel_launcher.py", "nbgrader_config.py", "conftest.py"):
+        (folder / name).write_text(f"open({str(trap)!r}, 'w')")
+    classroom.autograde()
+    classroom.feedback()
+    assert not trap.exists()
+    assert classroom.grades("mallory")["plus"] == (2.0, False, None)
 
 
 def test_ctrl_c_leaves_a_true_gradebook(classroom):

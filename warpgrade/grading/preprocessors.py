@@ -23,6 +23,7 @@ from warpgrade.grading.cellreport import cell_html, cell_text
 from warpgrade.grading.judging import checked, in_hand, students_cells
 from warpgrade.grading.record import record_notebook
 from warpgrade.judge.marks import Mark, correctness_mark, speed_mark
+from warpgrade.judge.sandbox import SandboxUnavailable
 from warpgrade.judge.verdict import ExerciseVerdict
 from warpgrade.submission import Submission, SubmissionError, parse_submission
 
@@ -84,7 +85,7 @@ class JudgeSubmission(NbGraderPreprocessor):  # type: ignore[misc]  # nbgrader i
             self._judge(nb, resources, outcome)
         except SubmissionError as error:
             outcome.broken = str(error)
-        except (CourseError, ImportError, OSError) as error:
+        except (CourseError, SandboxUnavailable, ImportError, OSError) as error:
             self._trouble(outcome, resources, f"{error}")
         except Exception as error:  # noqa: BLE001  # the Judge's bug must cost no student a mark, and give none
             self._trouble(outcome, resources, f"the judge failed with {type(error).__name__}")
