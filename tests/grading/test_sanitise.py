@@ -2,6 +2,7 @@
 
 import base64
 import re
+import time
 
 import pytest
 from bs4 import BeautifulSoup
@@ -203,6 +204,13 @@ def test_outputs_of_cells_of_tests_are_ours(classroom):
 )
 def test_what_is_no_png_is_none(value):
     assert sanitise.image(value, "png") is None
+
+
+def test_long_markdown_is_shown_as_text():
+    source = "<div>" * 200_000
+    start = time.process_time()
+    assert sanitise.markdown_filter({}, source).startswith("<pre>&lt;div&gt;")
+    assert time.process_time() - start < 2
 
 
 def test_outputs_are_capped():

@@ -27,6 +27,8 @@ from warpgrade.grading.normalise import text_of
 LABEL = "[as submitted: this output came with the notebook and was not made by the grader]\n"
 MAX_OUTPUTS = 20
 MAX_TEXT = 20_000
+#: Longer markdown is shown as text: the renderer takes quadratic time, and formgrader renders while the TA waits.
+MAX_MARKDOWN = 20_000
 MAX_IMAGE_BYTES = 2 * 1024 * 1024
 MAX_IMAGE_PIXELS = 40_000_000
 MAX_TOTAL_BYTES = 8 * 1024 * 1024
@@ -188,6 +190,8 @@ def clean_html(text: str) -> str:
 def markdown_filter(context: Any, source: Any) -> str:
     """Jinja filter `markdown2html` for nbconvert's templates: renders as nbconvert does, then cleans the HTML."""
     source = source if isinstance(source, str) else ""
+    if len(source) > MAX_MARKDOWN:
+        return f"<pre>{html.escape(source)}</pre>"
     cell = context.get("cell") or {}
     try:
         renderer = IPythonRenderer(escape=False, attachments=_Attachments(cell.get("attachments", {})))
