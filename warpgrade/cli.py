@@ -154,8 +154,10 @@ def grade(
     course = Course.find(course_folder)
     options = Options(use_store=not fresh, jobs=jobs or Options.jobs)
     with shown.GradingProgress(err) as progress:
-        summary = grade_class(course, assignment, student or None, options, progress.judged, progress.recorded)
-    out.print(summary.text(), markup=False, highlight=False)
+        summary = grade_class(
+            course, assignment, student or None, options, progress.judged, progress.recorded, expect=progress.expect
+        )
+    out.print(summary.text(), markup=False, highlight=False, soft_wrap=True)
     if summary.done != len(summary.graded):
         raise typer.Exit(1)
 
@@ -170,7 +172,7 @@ def record(
     with needs_nbgrader():
         from warpgrade.grading.pipeline import record_file
     summary = record_file(Course.find(course_folder), verdicts)
-    out.print(summary.text(), markup=False, highlight=False)
+    out.print(summary.text(), markup=False, highlight=False, soft_wrap=True)
     if summary.done != len(summary.graded):
         raise typer.Exit(1)
 

@@ -82,6 +82,8 @@ class Limits(Declared, frozen=True):
     memory_bytes: int = 8 * 1024**3
     output_bytes: int = 1_000_000
     processes: int = 256
+    #: Cores that all its processes together may keep busy.
+    cpus: float = 1.0
     scratch_bytes: int = 512 * 1024**2
 
 

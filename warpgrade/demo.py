@@ -84,20 +84,19 @@ def run(course: Course, folder: Path) -> bool:
     for name, student in invented.students.items():
         hand_in(course, declared, name, student)
     with GradingProgress(err) as progress:
-        progress.expect(len(invented.students) * len(declared.exercises), len(invented.students))
         verdicts: dict[tuple[str, str], ExerciseVerdict] = {}
 
         def judged(verdict: ExerciseVerdict) -> None:
             verdicts[verdict.submission_digest, verdict.exercise] = verdict
             progress.judged(verdict)
 
-        summary = grade_class(course, declared.name, None, Options(), judged, progress.recorded)
+        summary = grade_class(course, declared.name, None, Options(), judged, progress.recorded, expect=progress.expect)
     err.print("writing feedback")
     write_feedback(course, declared, invented.students)
     rows = list(compare(course, declared, invented, verdicts))
     console.print(table(declared, invented, rows))
-    console.print(summary.text(), markup=False, highlight=False)
-    console.print(where_to_look(course, declared), markup=False, highlight=False)
+    console.print(summary.text(), markup=False, highlight=False, soft_wrap=True)
+    console.print(where_to_look(course, declared), markup=False, highlight=False, soft_wrap=True)
     wrong = [row for row in rows if not row.agrees]
     seconds = time.monotonic() - started
     if wrong:

@@ -106,7 +106,7 @@ class Machine:
 
     def can_make_control_groups(self) -> bool:
         """Whether the Sandbox gets its control group, tried out: permissions alone do not tell."""
-        group = ControlGroup.create(memory_bytes=64 * 1024**2, processes=16)
+        group = ControlGroup.create(memory_bytes=64 * 1024**2, processes=16, cpus=1.0)
         if group is None:
             return False
         group.remove()

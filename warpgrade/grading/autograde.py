@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import glob
 import json
+import logging
 import os
 import re
 import shutil
@@ -151,7 +152,8 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
     def _report(self) -> None:
         for graded in self.graded:
             for need in graded.needs:
-                self.log.warning("%s: %s: %s", graded.student, need.cell, need.reason)
+                level = logging.INFO if need.pending else logging.WARNING
+                self.log.log(level, "%s: %s: %s", graded.student, need.cell, need.reason)
         troubled = [graded for graded in self.graded if graded.trouble]
         for graded in troubled:
             self.log.error("%s has no marks, and it is not the student's fault: %s", graded.student, graded.trouble)

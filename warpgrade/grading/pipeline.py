@@ -51,15 +51,18 @@ class Summary:
 
     @property
     def done(self) -> int:
-        """Submissions about which nobody needs to do anything."""
-        return sum(not graded.needs and not graded.trouble for graded in self.graded)
+        """Submissions about which nobody needs to do anything, those that wait for a GPU included."""
+        return len(self.graded) - sum(bool(_needing(graded)) for graded in self.graded)
+
+    @property
+    def pending(self) -> int:
+        """Submissions that have marks open because something is not here, such as a GPU."""
+        return sum(any(need.pending for need in graded.needs) for graded in self.graded)
 
     @property
     def reasons(self) -> list[tuple[int, str]]:
         """Why the others need somebody: number of submissions and reason, most frequent first."""
-        counted: Counter[str] = Counter()
-        for graded in self.graded:
-            counted.update({graded.trouble} if graded.trouble else {need.reason for need in graded.needs})
+        counted = Counter(reason for graded in self.graded for reason in _needing(graded))
         return [(number, reason) for reason, number in counted.most_common()]
 
     @property
@@ -72,7 +75,16 @@ class Summary:
         waiting = len(self.graded) - self.done
         lines = [f"{self.done} done" + (f", {waiting} need you, because" if waiting else "")]
         lines += [f"  {number:3d}  {reason}" for number, reason in self.reasons]
+        if self.pending:
+            lines.append(f"{self.pending} of {len(self.graded)} have marks pending, which a GPU run decides")
         return "\n".join(lines)
+
+
+def _needing(graded: Graded) -> set[str]:
+    """Why somebody has to look at a submission; empty if nobody has to."""
+    if graded.trouble:
+        return {graded.trouble}
+    return {need.reason for need in graded.needs if not need.pending}
 
 
 def nbgrader_config(course: Course) -> Config:

@@ -29,6 +29,8 @@ class Need:
 
     cell: str
     reason: str
+    #: Nobody has to act: it is judged where what is missing here (a GPU) is there.
+    pending: bool = False
 
 
 def record_notebook(
@@ -57,7 +59,9 @@ def record_notebook(
         if reason:
             comments.setdefault(about, []).append(reason)
         if grade.needs_manual_grade:
-            needs.append(Need(grade.name, reason or "an answer to mark by hand"))
+            mark = outcome.mark(grade.name)
+            pending = grade.manual_score is None and mark is not None and mark.pending
+            needs.append(Need(grade.name, reason or "an answer to mark by hand", pending))
     changed(gradebook, entry, outcome.file)
     for comment in entry.comments:
         lines = list(dict.fromkeys(comments.get(comment.name, [])))

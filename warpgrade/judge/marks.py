@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from warpgrade.course import Exercise
-from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind
+from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind, Verdict
 
 #: Attempts after which an undecided exercise is a person's to decide (design/architecture, "Verdicts").
 MAX_ATTEMPTS = 3
@@ -19,6 +19,8 @@ class Mark:
     earned: Fraction | None
     possible: Fraction
     reason: str
+    #: Undecided only because something is not here, such as a GPU. No person is needed, just a later run.
+    pending: bool = False
 
 
 def correctness_mark(exercise: Exercise, judged: ExerciseVerdict) -> Mark:
@@ -34,7 +36,8 @@ def correctness_mark(exercise: Exercise, judged: ExerciseVerdict) -> Mark:
         return Mark(None, possible, f"The tests are worth {announced} points, the exercise {possible}: not recorded.")
     undecided = [v for v in verdicts if not v.outcome.decided]
     if undecided:
-        return Mark(None, possible, f"Not decided yet: {undecided[0].test}: {undecided[0].sentence}")
+        reason = f"Not decided yet: {undecided[0].test}: {undecided[0].sentence}"
+        return Mark(None, possible, reason, _all_pending(undecided))
     earned = sum((Fraction(v.points) for v in verdicts if v.outcome is Outcome.PASSED), Fraction(0))
     return Mark(earned, possible, "")
 
@@ -44,7 +47,7 @@ def speed_mark(exercise: Exercise, judged: ExerciseVerdict) -> Mark:
     possible = exercise.speed_points
     correctness = correctness_mark(exercise, judged)
     if correctness.earned is None:
-        return Mark(None, possible, correctness.reason)
+        return Mark(None, possible, correctness.reason, correctness.pending)
     if correctness.earned != correctness.possible:
         return Mark(Fraction(0), possible, "Speed counts when all correctness tests pass.")
     verdicts = [v for v in judged.verdicts if v.kind is TestKind.SPEED]
@@ -55,6 +58,10 @@ def speed_mark(exercise: Exercise, judged: ExerciseVerdict) -> Mark:
         return Mark(None, possible, f"The speed tests are worth {announced} points, not {possible}: not recorded.")
     undecided = [v for v in verdicts if not v.outcome.decided]
     if undecided:
-        return Mark(None, possible, undecided[0].sentence)
+        return Mark(None, possible, undecided[0].sentence, _all_pending(undecided))
     earned = sum((Fraction(v.points) for v in verdicts if v.outcome is Outcome.PASSED), Fraction(0))
     return Mark(earned, possible, "")
+
+
+def _all_pending(undecided: list[Verdict]) -> bool:
+    return all(verdict.outcome is Outcome.PENDING for verdict in undecided)

@@ -70,7 +70,7 @@ class BubblewrapSandbox:
                 limits,
                 environment={},
                 descriptors=files,
-                group=ControlGroup.create(limits.memory_bytes, limits.processes),
+                group=ControlGroup.create(limits.memory_bytes, limits.processes, limits.cpus),
             )
         finally:
             for descriptor in files:

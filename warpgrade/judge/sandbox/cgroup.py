@@ -1,4 +1,7 @@
-"""Control groups: a limit on memory and on processes that a Worker's children cannot leave.
+"""Control groups: limits on memory, processes and CPU that a Worker's children cannot leave.
+
+The one on CPU is for the neighbours: a hundred busy processes of one submission would otherwise take the cores from
+the honest ones that are judged beside it, whose calls then time out.
 
 Needs a cgroup folder that may be written to: root on cgroup v1 or v2. Elsewhere `create` gives None, and the
 Sandbox falls back to a watchdog (memory, polled) and RLIMIT_NPROC (processes); `warpgrade doctor` says which is in use.
@@ -17,6 +20,7 @@ import psutil
 
 ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "warpgrade-"
+_PERIOD_US = 100_000  # the kernel's default period
 _numbers = itertools.count()
 
 
@@ -29,36 +33,38 @@ class ControlGroup:
         self.limits_memory = limits_memory
 
     @classmethod
-    def create(cls, memory_bytes: int, processes: int, root: Path = ROOT) -> ControlGroup | None:
-        """Make a group with these limits, or None where that is not permitted."""
+    def create(cls, memory_bytes: int, processes: int, cpus: float, root: Path = ROOT) -> ControlGroup | None:
+        """Make a group with these limits, or None where that is not permitted. `cpus` is limited where it can be."""
         if not os.access(root, os.W_OK) and not os.access(root / "memory", os.W_OK):
             return None
         remove_stale(root)
         name = f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
-        unified = (root / "cgroup.controllers").exists()
+        quota_us = int(cpus * _PERIOD_US)
         folders: list[Path] = []
         try:
-            if unified:
+            if (root / "cgroup.controllers").exists():
                 available = set((root / "cgroup.subtree_control").read_text(encoding="ascii").split())
                 if "memory" not in available:
                     return None
-                folder = root / name
-                folder.mkdir()
-                folders.append(folder)
-                (folder / "memory.max").write_text(str(memory_bytes), encoding="ascii")
-                if (folder / "memory.swap.max").exists():
-                    (folder / "memory.swap.max").write_text("0", encoding="ascii")
-                if "pids" in available:
-                    (folder / "pids.max").write_text(str(processes), encoding="ascii")
+                folders.append(root / name)
+                folders[0].mkdir()
+                settings = {"memory.max": memory_bytes, "memory.swap.max": 0, "pids.max": processes}
+                settings_text = {file: str(value) for file, value in settings.items()}
+                settings_text["cpu.max"] = f"{quota_us} {_PERIOD_US}"
+                for file, text in settings_text.items():
+                    if file == "memory.max" or (folders[0] / file).exists():
+                        (folders[0] / file).write_text(text, encoding="ascii")
             else:
                 for controller, file, value in (
                     ("memory", "memory.limit_in_bytes", memory_bytes),
                     ("pids", "pids.max", processes),
+                    ("cpu", "cpu.cfs_quota_us", quota_us),
                 ):
-                    folder = root / controller / name
-                    folder.mkdir()
-                    folders.append(folder)
-                    (folder / file).write_text(str(value), encoding="ascii")
+                    if controller == "cpu" and not (root / controller / file).exists():
+                        continue
+                    folders.append(root / controller / name)
+                    folders[-1].mkdir()
+                    (folders[-1] / file).write_text(str(value), encoding="ascii")
         except OSError:
             for folder in folders:
                 with contextlib.suppress(OSError):
