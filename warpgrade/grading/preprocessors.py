@@ -19,12 +19,12 @@ from traitlets.utils.importstring import import_item
 
 from warpgrade.course import SPEED_SUFFIX, Assignment, Course, CourseError, Exercise
 from warpgrade.grading import gradebook as db
-from warpgrade.grading.cellreport import cell_html, cell_text
 from warpgrade.grading.judging import checked, in_hand, students_cells
 from warpgrade.grading.record import record_notebook
 from warpgrade.judge.marks import Mark, correctness_mark, speed_mark
 from warpgrade.judge.sandbox import SandboxUnavailable
 from warpgrade.judge.verdict import ExerciseVerdict
+from warpgrade.report.cell import cell_html, cell_text
 from warpgrade.submission import Submission, SubmissionError, parse_submission
 
 

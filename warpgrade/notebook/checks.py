@@ -58,7 +58,7 @@ def _run(course: Course, exercise: Exercise, *, public_only: bool) -> None:
 
     job = Job(course, exercise, session.submission(), NoSandbox(), Tier.MODEL, public_only=public_only)
     judged = run_suite(job)
-    print(check_report(exercise, judged))
+    print(check_report(exercise, judged, hidden=not public_only))
     bad = [v for v in judged.verdicts if v.outcome not in (Outcome.PASSED, Outcome.PENDING)]
     if judged.fault or bad:
         names = ", ".join(v.test for v in bad) or judged.fault

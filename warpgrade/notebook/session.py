@@ -46,4 +46,4 @@ def _shell() -> Any:
         from IPython.core.getipython import get_ipython
     except ImportError:
         return None
-    return get_ipython()  # type: ignore[no-untyped-call]
+    return get_ipython()

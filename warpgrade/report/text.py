@@ -134,21 +134,36 @@ def evidence_lines(test: Verdict) -> list[str]:
     return [f"{name}: {value}" for name, value in test.evidence.items()]
 
 
-def check_report(exercise: Exercise, judged: ExerciseVerdict) -> str:
-    """What `check` prints: public tests alone, so it never says "all tests"."""
-    tests = [test for test in judged.verdicts if test.kind is TestKind.PUBLIC]
-    passed = sum(test.outcome is Outcome.PASSED for test in tests)
-    lines = [f"{exercise.id}: public tests {passed}/{len(tests)} from a clean start"]
+def check_report(exercise: Exercise, judged: ExerciseVerdict, *, hidden: bool = False) -> str:
+    """What `check` prints: public tests alone, so it never says "all tests". `hidden` adds an author's own suites."""
+    public = [test for test in judged.verdicts if test.kind is TestKind.PUBLIC]
+    lines = [f"{exercise.id}: public tests {_passed(public)}/{len(public)} from a clean start"]
     if judged.fault:
         lines.append(f"  The check itself failed, which is not your fault: {judged.fault}")
-    for test in tests:
-        good = test.outcome is Outcome.PASSED
-        lines.append(f"  {'ok  ' if good else 'FAIL'}  {test.test}" + ("" if good else f": {test.outcome}"))
-        lines += [f"        {line}" for line in student_text(test).splitlines()]
+    for test in public:
+        lines += test_lines(test)
+    if hidden:
+        others = [test for test in judged.verdicts if test.kind is not TestKind.PUBLIC]
+        lines.append(f"{exercise.id}: hidden tests {_passed(others)}/{len(others)}")
+        for test in others:
+            lines += test_lines(test, evidence=True)
     lines += [f"  note: {notice}" for notice in judged.notices]
-    if passed == len(tests) and not judged.fault:
+    if not hidden and _passed(public) == len(public) and not judged.fault:
         lines.append("  The hidden tests try more sizes and values: reread the contract before you submit.")
     return "\n".join(lines)
+
+
+def _passed(tests: list[Verdict]) -> int:
+    return sum(test.outcome is Outcome.PASSED for test in tests)
+
+
+def test_lines(test: Verdict, *, evidence: bool = False) -> list[str]:
+    """One test as indented lines: ok, FAIL or -- (undecided), its name, and what may be read about it."""
+    if test.outcome is Outcome.PASSED:
+        return [f"  ok    {test.test}"]
+    label = "FAIL" if test.outcome.decided else "--  "
+    shown = [*student_text(test).splitlines(), *(evidence_lines(test) if evidence else ())]
+    return [f"  {label}  {test.test}: {test.outcome}", *(f"        {line}" for line in shown)]
 
 
 def render(renderable: RenderableType, *, width: int = 120) -> str:

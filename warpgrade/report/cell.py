@@ -6,8 +6,8 @@ import html
 
 from warpgrade.course import Exercise
 from warpgrade.judge.marks import Mark
-from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind
-from warpgrade.report.text import student_text
+from warpgrade.judge.verdict import ExerciseVerdict, TestKind
+from warpgrade.report.text import test_lines
 
 NOT_DECLARED = "No exercise is declared for this cell: a person marks it."
 
@@ -20,14 +20,16 @@ def cell_text(exercise: Exercise | None, speed: bool, mark: Mark | None, judged:
     if mark.reason:
         lines.append(mark.reason)
     if judged is not None:
-        lines += [f"  {line}" for line in _test_lines(judged, speed)]
+        shown = [verdict for verdict in judged.verdicts if (verdict.kind is TestKind.SPEED) == speed]
+        lines += [line for verdict in shown for line in test_lines(verdict)]
         lines += [f"  note: {notice}" for notice in judged.notices] if not speed else []
     return "\n".join(lines)
 
 
 def cell_html(exercise: Exercise | None, speed: bool, mark: Mark | None, judged: ExerciseVerdict | None) -> str:
     """The same as HTML that is safe to trust: one escaped block."""
-    return f"<pre>{html.escape(cell_text(exercise, speed, mark, judged))}</pre>"
+    style = "white-space: pre-wrap; overflow-wrap: anywhere"
+    return f'<pre style="{style}">{html.escape(cell_text(exercise, speed, mark, judged))}</pre>'
 
 
 def headline(mark: Mark) -> str:
@@ -35,16 +37,3 @@ def headline(mark: Mark) -> str:
     if mark.earned is None:
         return f"no mark yet (of {float(mark.possible):g} points)"
     return f"{float(mark.earned):g} of {float(mark.possible):g} points"
-
-
-def _test_lines(judged: ExerciseVerdict, speed: bool) -> list[str]:
-    lines = []
-    for verdict in judged.verdicts:
-        if (verdict.kind is TestKind.SPEED) != speed:
-            continue
-        passed = verdict.outcome is Outcome.PASSED
-        line = f"{'ok  ' if passed else 'FAIL' if verdict.outcome.decided else '--  '}  {verdict.test}"
-        if not passed:
-            line += f": {verdict.outcome}" + "".join(f"\n        {text}" for text in student_text(verdict).splitlines())
-        lines.append(line)
-    return lines
