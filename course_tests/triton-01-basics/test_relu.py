@@ -45,9 +45,11 @@ def test_infinity_and_both_zeros(submission, inputs, reference, assert_identical
     assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
 
 
-def test_the_same_bits_each_time(submission, inputs, assert_identical):
+def test_the_same_bits_each_time(submission, inputs, reference, assert_identical):
     x = inputs.normal(2048)
     first = submission.relu(x)
+    # zeros are the same each time as well
+    assert_identical(first + 0.0, reference.relu(x).float())
     for _ in range(2):
         assert_identical(submission.relu(x), first)
 

@@ -51,9 +51,11 @@ def test_values_of_very_different_size(submission, inputs, reference, assert_ide
     assert_identical(add(submission, inputs, x, y, 128), reference.vector_add(x, y).float())
 
 
-def test_the_same_bits_each_time(submission, inputs, assert_identical):
+def test_the_same_bits_each_time(submission, inputs, reference, assert_identical):
     x, y = inputs.normal(512), inputs.normal(512)
     first = add(submission, inputs, x, y, 64)
+    # an output that nobody wrote is the same each time as well
+    assert_identical(first, reference.vector_add(x, y).float())
     for _ in range(2):
         assert_identical(add(submission, inputs, x, y, 64), first)
 
