@@ -152,13 +152,20 @@ BLOCKING = {
     "no torch": (without("versions", "torch"), "torch", "make setup"),
     "no triton": (without("versions", "triton"), "triton", "make setup"),
     "no numpy": (without("versions", "numpy"), "numpy", "make setup"),
-    "no nbgrader": (without("versions", "nbgrader"), "nbgrader", "make setup"),
     "triton 3.6 with numpy 2.4": (
         with_versions(torch="2.11.0+cu130", triton="3.6.0"),
         "Triton's interpreter",
         "numpy<2.4",
     ),
 }
+
+
+def test_a_machine_without_nbgrader_judges_all_the_same():
+    machine = without("versions", "nbgrader")
+    found = find(machine, "nbgrader")
+    assert found.on is False
+    assert "one with a gradebook records" in found.detail
+    assert doctor.exit_code(doctor.examine(machine)) == 0
 
 
 @pytest.mark.parametrize("what", BLOCKING)

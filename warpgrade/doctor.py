@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from warpgrade.course import Course, CourseError, Limits
@@ -363,7 +363,7 @@ def _packages(machine: Machine) -> Iterable[Finding]:
     for package, oldest, beyond in (("torch", (2, 11), (2, 15)), ("triton", (3, 6), (3, 9)), ("numpy", (2, 1), (2, 5))):
         yield _package(machine, package, oldest, beyond)
     yield _interpreter(machine)
-    yield _package(machine, "nbgrader", (0, 9), (0, 10))
+    yield _nbgrader(machine)
 
 
 def _package(machine: Machine, name: str, oldest: tuple[int, int], beyond: tuple[int, int]) -> Finding:
@@ -374,6 +374,13 @@ def _package(machine: Machine, name: str, oldest: tuple[int, int], beyond: tuple
         return Finding(name, True, version, needed=True)
     tried = f"{_dotted(oldest)} up to, not including, {_dotted(beyond)}"
     return Finding(name, None, f"{version} has not been tried; tried were {tried}", "make setup", needed=True)
+
+
+def _nbgrader(machine: Machine) -> Finding:
+    if machine.version("nbgrader") is None:
+        detail = "not installed: this machine judges (`judge --out`), and one with a gradebook records"
+        return Finding("nbgrader", False, detail, "make setup")
+    return replace(_package(machine, "nbgrader", (0, 9), (0, 10)), needed=False)
 
 
 def _interpreter(machine: Machine) -> Finding:

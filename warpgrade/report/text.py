@@ -15,6 +15,7 @@ from warpgrade.course import Assignment, Exercise
 from warpgrade.judge.marks import Mark, correctness_mark, speed_mark
 from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind, Verdict
 
+_SEED = "seed: "
 _STYLES = {Outcome.PASSED: "green", Outcome.PENDING: "cyan", Outcome.INCONCLUSIVE: "cyan", Outcome.FAULT: "magenta"}
 
 
@@ -85,7 +86,7 @@ def table(
         for same in _alike(verdict.verdicts, every_test=every_test, evidence=evidence):
             first = same[0]
             style = _STYLES.get(first.outcome, "red")
-            what = "\n".join([student_text(first), *(evidence_lines(first) if evidence else ())])
+            what = "\n".join([student_text(first), *(_unshown(first) if evidence else ())])
             grid.add_row(
                 "\n".join(escape(f"  {test.test}") for test in same),
                 f"[{style}]{first.outcome}[/{style}]",
@@ -125,8 +126,13 @@ def student_text(test: Verdict) -> str:
     if test.hint:
         text += f"\n  Hint: {test.hint}"
     if test.kind is TestKind.PUBLIC:
-        text += "".join(f"\n  {line}" for line in evidence_lines(test) if not line.startswith("seed: "))
+        text += "".join(f"\n  {line}" for line in evidence_lines(test) if not line.startswith(_SEED))
     return text
+
+
+def _unshown(test: Verdict) -> list[str]:
+    """The evidence that `student_text` leaves out."""
+    return [line for line in evidence_lines(test) if test.kind is not TestKind.PUBLIC or line.startswith(_SEED)]
 
 
 def evidence_lines(test: Verdict) -> list[str]:
@@ -162,7 +168,7 @@ def test_lines(test: Verdict, *, evidence: bool = False) -> list[str]:
     if test.outcome is Outcome.PASSED:
         return [f"  ok    {test.test}"]
     label = "FAIL" if test.outcome.decided else "--  "
-    shown = [*student_text(test).splitlines(), *(evidence_lines(test) if evidence else ())]
+    shown = [*student_text(test).splitlines(), *(_unshown(test) if evidence else ())]
     return [f"  {label}  {test.test}: {test.outcome}", *(f"        {line}" for line in shown)]
 
 
