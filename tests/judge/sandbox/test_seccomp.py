@@ -27,6 +27,7 @@ NUMBERS = {
         "bpf": 280, "userfaultfd": 282, "keyctl": 219, "memfd_create": 279,
     },
 }  # fmt: skip
+PROGRAMS = {machine: list(struct.iter_unpack("<HBBI", seccomp.program(machine))) for machine in ARCHITECTURES}
 SHARED = {"io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
           "fsopen": 430, "fsmount": 432, "mount_setattr": 442, "clone3": 435}  # fmt: skip
 CLONE_NEWUSER = 0x10000000
@@ -35,9 +36,7 @@ CLONE_NEWUSER = 0x10000000
 def verdict(machine: str, number: int, first: int = 0, architecture: int | None = None) -> int:
     """What the kernel would do: the return value of the program for this call."""
     data = struct.pack("<IIQ6Q", number, architecture or ARCHITECTURES[machine], 0, first, 0, 0, 0, 0, 0)
-    code = [
-        struct.unpack_from("<HBBI", seccomp.program(machine), i) for i in range(0, len(seccomp.program(machine)), 8)
-    ]
+    code = PROGRAMS[machine]
     accumulator = place = 0
     while True:
         operation, if_true, if_false, value = code[place]
