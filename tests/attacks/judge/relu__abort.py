@@ -1,0 +1,5 @@
+import os
+
+
+def relu(x):
+    os.abort()

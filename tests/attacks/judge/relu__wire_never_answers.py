@@ -1,0 +1,5 @@
+import time
+
+
+def relu(x):
+    time.sleep(3600)
