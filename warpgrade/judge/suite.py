@@ -9,6 +9,7 @@ import io
 import os
 import sys
 import time
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -35,8 +36,7 @@ def run_suite(job: Job) -> ExerciseVerdict:
         "-p", "no:terminalreporter", "-p", "no:faulthandler", "--capture=no", "-p", "warpgrade.judge.plugin",
     ]  # fmt: skip
     sys.dont_write_bytecode = True  # the course may be read-only, and is none of our business to litter
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # whatever else is installed has no say in marks
-    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+    with _no_other_plugins(), contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         status = pytest.main(arguments, plugins=[_Named(plugin)])
     fault = plugin.fault
     if not fault and status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
@@ -56,6 +56,21 @@ def run_suite(job: Job) -> ExerciseVerdict:
         duration_s=time.monotonic() - started,
         notices=plugin.remote.notices() if plugin.remote else [],
     )
+
+
+@contextlib.contextmanager
+def _no_other_plugins() -> Iterator[None]:
+    """Whatever else is installed has no say in marks; and a pytest that this process starts later is none of ours."""
+    name = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 class _Named:
