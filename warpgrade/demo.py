@@ -235,8 +235,7 @@ def expected_points(exercise: Exercise, student: Student, judged: ExerciseVerdic
 def table(declared: Assignment, invented: InventedClass, rows: list[Row]) -> Table:
     """Marks beside the expected ones."""
     grid = Table(title="The class of eight: marks, and what was expected", title_justify="left", box=box.SIMPLE_HEAD)
-    grid.add_column("student", no_wrap=True)
-    grid.add_column("what was handed in", overflow="fold")
+    grid.add_column("student, and what was handed in", overflow="fold")
     for id_ in declared.exercises:
         grid.add_column(id_, justify="right", no_wrap=True)
     grid.add_column("total", justify="right", no_wrap=True)
@@ -246,7 +245,8 @@ def table(declared: Assignment, invented: InventedClass, rows: list[Row]) -> Tab
         cells = [_cell(mine[id_], mine.get(id_ + SPEED_SUFFIX)) for id_ in declared.exercises]
         total = sum((row.found or Fraction(0) for row in mine.values()), Fraction(0))
         expected = sum((row.expected or Fraction(0) for row in mine.values()), Fraction(0))
-        grid.add_row(escape(name), escape(student.story), *cells, points_text(total), points_text(expected))
+        who = f"{escape(name)}\n[dim]  {escape(student.story)}[/dim]"
+        grid.add_row(who, *cells, points_text(total), points_text(expected))
     grid.caption = "+s: the points for speed are pending, because they are judged on a GPU. !: not the expected mark."
     grid.caption_justify = "left"
     return grid
