@@ -21,6 +21,8 @@ PUBLIC_SHARE = Fraction(3, 10)
 SPEED_SHARE = Fraction(2, 10)
 
 EXERCISE_ID = re.compile(r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$")
+#: What `submission` in a suite has of its own.
+TAKEN_IDS = frozenset({"launch", "start", "close", "notices", "output", "last_inputs", "was_ready"})
 SPEED_SUFFIX, SOLUTION_SUFFIX = "__speed", "__solution"
 
 
@@ -189,8 +191,10 @@ class Course:
             raise CourseError(f"{path}: {error}") from error
         exercises: dict[str, Exercise] = {}
         for id_, exercise in assignment.exercises.items():
-            if not EXERCISE_ID.match(id_):
+            if not EXERCISE_ID.fullmatch(id_):
                 raise CourseError(f"{path}: {id_!r} is no id: lower-case words joined by single underscores")
+            if id_ in TAKEN_IDS:
+                raise CourseError(f"{path}: {id_!r} cannot be an id: in a suite, submission.{id_} means something else")
             exercises[id_] = msgspec.structs.replace(exercise, id=id_, assignment=name)
         return msgspec.structs.replace(assignment, name=name, exercises=exercises)
 
