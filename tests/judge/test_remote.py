@@ -158,7 +158,7 @@ HOSTILE_ANSWERS: dict[str, Callable[..., None]] = {
     "something else": said(OtherValue("generator")),
     "a tuple of nothing": said(TupleValue([])),
     "ready again": lambda p, c, d: p.say(READY),
-    "loaded again": lambda p, c, d: p.say(Loaded([], [])),
+    "loaded again": lambda p, c, d: p.say(Loaded([])),
     "unsafe in the middle": lambda p, c, d: p.say(Unsafe(["please try again"])),
     "a raised lookup": lambda p, c, d: p.say(Raised(Problem("NameError", ""), "lookup")),
     "a raised signature": lambda p, c, d: p.say(Raised(Problem("TypeError", ""), "signature")),
@@ -507,7 +507,7 @@ def lookup(problems: list[Problem]) -> FakeSandbox:
         channel: Any = Channel(sock, Load | Call)
         channel.send(READY, timeout_s=5.0)
         channel.receive(timeout_s=5.0)
-        channel.send(Loaded([], problems), timeout_s=5.0)
+        channel.send(Loaded(problems), timeout_s=5.0)
         channel.receive(timeout_s=5.0)
         channel.send(Raised(Problem("NameError", ""), "lookup"), timeout_s=5.0)
 
