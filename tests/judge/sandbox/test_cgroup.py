@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from warpgrade.judge.sandbox.cgroup import ControlGroup, remove_stale
 
@@ -39,10 +42,18 @@ def test_limits_are_written_on_v1(tmp_path: Path) -> None:
     assert written == {"memory.limit_in_bytes": "1000", "pids.max": "7", "cpu.cfs_quota_us": "150000"}
 
 
-def test_limits_are_written_on_v2(tmp_path: Path) -> None:
-    assert ControlGroup.create(1000, 7, 1.5, v2(tmp_path, "memory pids")) is not None
-    written = values(tmp_path)
-    assert (written["memory.max"], written["pids.max"]) == ("1000", "7")
+def test_limits_are_written_on_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel puts the files into a new group; here `mkdir` does, and leaves one out."""
+    mkdir = Path.mkdir
+
+    def as_the_kernel(self: Path, *arguments: Any, **keywords: Any) -> None:
+        mkdir(self, *arguments, **keywords)
+        for file in ("memory.max", "pids.max", "cpu.max"):
+            (self / file).write_text("max")
+
+    monkeypatch.setattr(Path, "mkdir", as_the_kernel)
+    assert ControlGroup.create(1000, 7, 1.5, v2(tmp_path, "cpu memory pids")) is not None
+    assert values(tmp_path) == {"memory.max": "1000", "pids.max": "7", "cpu.max": "150000 100000"}
 
 
 def test_without_the_memory_controller_there_is_no_group_and_nothing_is_left(tmp_path: Path) -> None:
