@@ -176,7 +176,7 @@ def _player(on_call: Callable[[Player, Call, bytearray], None]) -> Callable[[soc
         with contextlib.suppress(PeerClosed, OSError):
             player.say(READY)
             player.hear()
-            player.say(Loaded([], []))
+            player.say(Loaded([]))
             while True:
                 call, payload = player.hear()
                 assert isinstance(call, Call)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from nbgrader.converters import NbGraderException
@@ -123,3 +124,105 @@ def test_without_force_what_is_graded_is_skipped_and_what_changed_is_not(classro
 def test_no_submission_at_all_is_an_error_as_in_nbgrader(classroom):
     with pytest.raises(NbGraderException):
         classroom.autograde()
+
+
+# --- what must not pass for a fault of ours: the student would get a free retry, and the batch an error each time ------
+
+
+def test_a_byte_order_mark_is_no_harm(classroom):
+    folder = classroom.submit("alice", classroom.answered())
+    path = folder / "hw.ipynb"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    classroom.autograde()
+    assert classroom.grades("alice")["relu"][0] == 4.0
+
+
+def nested(depth):
+    value = "x"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [{"output_type": "foo"}],
+        [7, None, "x"],
+        {"0": "x"},
+        [{"output_type": "display_data", "data": {"text/plain": nested(600)}, "metadata": nested(600)}],
+        [{"output_type": "error", "traceback": [nested(600)], "ename": 7, "evalue": None}],
+        [{"output_type": "stream", "name": 7, "text": {"a": 1}}],
+    ],
+    ids=range(6),
+)
+def test_outputs_of_any_shape_are_no_harm(classroom, outputs):
+    nb = json.loads(json.dumps(classroom.answered()))
+    for cell in nb["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = outputs
+    classroom.submit("alice", json.dumps(nb))
+    classroom.autograde()
+    assert classroom.grades("alice")["relu"][0] == 4.0
+
+
+@pytest.mark.parametrize("attachments", [{"a.png": 7}, {"a.png": {"image/png": nested(600)}}, {"": {}}], ids=range(3))
+def test_attachments_of_any_shape_are_no_harm(classroom, attachments):
+    nb = json.loads(json.dumps(classroom.answered()))
+    nb["cells"].insert(0, {"cell_type": "markdown", "source": "x", "metadata": {}, "attachments": attachments})
+    classroom.submit("alice", json.dumps(nb))
+    classroom.autograde()
+    assert classroom.grades("alice")["relu"][0] == 4.0
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + b"\0\0\0\1\0\0\0\1\x08\0\0\0\0" + b"\0" * 20
+
+
+def test_folders_by_the_names_of_our_files_are_no_harm(classroom):
+    folder = classroom.submit("alice", classroom.answered())
+    for name in ("checks.py", "exercises.toml", "timestamp.txt"):
+        (folder / name).mkdir()
+        (folder / name / "a.png").write_bytes(PNG)
+    classroom.autograde()
+    assert classroom.grades("alice")["relu"][0] == 4.0
+
+
+def test_a_thousand_nested_folders_are_no_harm(classroom):
+    folder = here = classroom.submit("alice", classroom.answered())
+    before = Path.cwd()
+    try:
+        os.chdir(here)
+        for _ in range(1200):
+            Path("d").mkdir()
+            os.chdir("d")
+    finally:
+        os.chdir(before)
+    classroom.autograde()
+    assert classroom.grades("alice")["relu"][0] == 4.0
+    assert folder.is_dir()
+
+
+def test_a_name_in_another_encoding_is_only_a_name(classroom):
+    folder = classroom.submit("alice", classroom.answered())
+    (folder / "hw.ipynb").rename(os.fsdecode(os.fsencode(folder) + b"/l\xf6sung.ipynb"))
+    classroom.autograde()
+    assert classroom.grades("alice")["relu"][0] == 4.0
+    assert "l?sung.ipynb" in classroom.autograded("alice").cells[0].source.replace("\\", "")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "words", "link"])
+def test_a_timestamp_that_is_no_time_goes_to_a_person(classroom, kind):
+    folder = classroom.submit("alice", classroom.answered())
+    path = folder / "timestamp.txt"
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)  # reading it would wait for ever
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "words":
+        path.write_text("yesterday, honestly", encoding="utf-8")
+    else:
+        path.symlink_to("/etc/hostname")
+    (graded,) = classroom.autograde().graded
+    assert classroom.grades("alice")["relu"][0] == 4.0
+    assert next(need.cell for need in graded.needs) == "timestamp.txt"

@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -457,13 +458,33 @@ def test_an_exception_of_pythons_or_tritons_is_named(name: str, fails: Any) -> N
     assert name in fails(raising(name)).sentence
 
 
-def test_an_exception_that_the_notebook_defines_is_named(make: Any, workers: Any) -> None:
+def test_an_exception_that_the_notebook_defines_is_not_named(make: Any, workers: Any) -> None:
     remote = make(
         workers.calling(raising("TooSmall")), code="class TooSmall(Exception): pass\ndef double(x): raise TooSmall"
     )
     with pytest.raises(Failure) as caught:
         remote.double(X)
-    assert caught.value.exception == "TooSmall"
+    # a notebook with a class for each size could say which size it met
+    assert caught.value.exception == "Exception"
+    assert caught.value.evidence["exception"] == "TooSmall"
+    remote.close()
+
+
+def test_a_million_empty_lines_do_not_keep_the_judge(make: Any, workers: Any) -> None:
+    play = workers.calling(lambda p, c, d: p.say(Raised(Problem("NameError", ""), "lookup")))
+    remote = make(play, code="x = 1" + "\n" * 1_000_000 + " " * 1_000_000 + "y = 1")
+    started = time.monotonic()
+    with pytest.raises(Failure):
+        remote.double(X)
+    assert time.monotonic() - started < 10.0  # quadratic, it took hours
+    remote.close()
+
+
+def test_control_characters_of_an_exceptions_name_go_nowhere(make: Any) -> None:
+    remote = make(lookup([Problem("\x1b]0;owned\x07\nok", "", Location(1, 1, ""))]))
+    with pytest.raises(Failure) as caught:
+        remote.double(X)
+    assert "\x1b" not in caught.value.sentence + caught.value.exception + "".join(remote.notices())
     remote.close()
 
 

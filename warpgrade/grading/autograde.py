@@ -38,6 +38,8 @@ from warpgrade.submission import SubmissionError
 
 IN_PROGRESS = "Judging was started and has not finished. The instructor runs the same command again."
 NOT_SUBMITTED = "No notebook was submitted."
+BAD_TIMESTAMP = "The file timestamp.txt of this submission is no time: a person decides whether it was late."
+MAX_FILES, MAX_DEPTH = 1000, 8
 #: nbgrader's own files beside a notebook: the time of submission, and the key to fetch feedback with.
 _NBGRADER_FILES = frozenset({"timestamp.txt", "submission_secret.txt"})
 
@@ -179,6 +181,9 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
         self._copy_files(folder, assignment, student)
         needs: list[Need] = []
         trouble = ""
+        _, bad_timestamp = self._timestamp(folder)
+        if bad_timestamp:
+            needs.append(Need("timestamp.txt", bad_timestamp))  # or a late one would lose its penalty unseen
         for plan in plan_notebooks(folder, expected):
             if plan.path is None and not plan.broken:
                 self.log.warning("%s handed in no %s.ipynb", student, plan.notebook)
@@ -193,7 +198,7 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
 
     def _enter(self, folder: Path, assignment: str, student: str, expected: list[str]) -> None:
         """Student and submission into the gradebook, and the automatic marks of before out of it."""
-        timestamp = self._timestamp(folder)
+        timestamp, _ = self._timestamp(folder)
 
         def enter(gradebook: Any) -> None:
             if self.create_student:
@@ -206,12 +211,18 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
 
         self._write(enter)
 
-    def _timestamp(self, folder: Path) -> Any:
+    def _timestamp(self, folder: Path) -> tuple[Any, str]:
+        """When it was submitted, or None; and what is wrong with the file that should say so. It came with the rest."""
+        path = folder / "timestamp.txt"
+        if not path.is_symlink() and not path.exists():
+            return None, ""
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > 1000:
+            return None, BAD_TIMESTAMP  # a pipe would be read for ever
         try:
-            return self.coursedir.get_existing_timestamp(str(folder))
-        except (ValueError, OverflowError, AttributeError) as error:  # nbgrader calls a method that it does not have
-            self.log.warning("%s/timestamp.txt is no time (%s); taken as not there", folder, error)
-            return None
+            found = self.coursedir.get_existing_timestamp(str(folder))
+        except (ValueError, OverflowError, AttributeError):  # nbgrader calls a method that it does not have
+            return None, BAD_TIMESTAMP
+        return found, "" if found else BAD_TIMESTAMP
 
     def _copy_files(self, folder: Path, assignment: str, student: str) -> None:
         """Pictures of the student's, then all files of the course's. Nothing else of a student's is copied.
@@ -221,16 +232,18 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
         """
         dest = Path(self._format_dest(assignment, student))
         dest.mkdir(parents=True, exist_ok=True)
-        for path in sorted(folder.rglob("*"))[:1000]:
+        source = Path(self.coursedir.format_path(self.coursedir.source_directory, ".", assignment))
+        courses = list(utils.find_all_files(str(source), [*self.coursedir.ignore, "*.ipynb"]))
+        taken = {Path(name).relative_to(source).parts[0] for name in courses}
+        for path in _files(folder):
             relative = path.relative_to(folder)
-            if not path.is_symlink() and path.is_file() and not path.resolve().is_relative_to(folder.resolve()):
-                continue  # reached through a linked folder
-            if not path.is_symlink() and path.is_file() and (str(relative) in _NBGRADER_FILES or _shown(path)):
+            if relative.parts[0] in taken or (relative.parts[0] in _NBGRADER_FILES and len(relative.parts) > 1):
+                continue  # a folder by the name of a file of the course's, or of nbgrader's
+            if str(relative) in _NBGRADER_FILES or _shown(path):
                 target = dest / relative
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)
-        source = Path(self.coursedir.format_path(self.coursedir.source_directory, ".", assignment))
-        for name in utils.find_all_files(str(source), [*self.coursedir.ignore, "*.ipynb"]):
+        for name in courses:
             target = dest / os.path.relpath(name, source)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)
@@ -249,6 +262,12 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
                 nb = self._read(plan, assignment, mine)
             except SubmissionError as error:
                 mine["broken"] = str(error)
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                # Whatever a notebook holds that no check of ours has met: the student's, and a person looks at it.
+                self.log.exception("%s could not be read", plan.path)
+                mine["broken"] = (
+                    f"{printable_name(plan.path)} could not be read ({type(error).__name__}). Save it again."
+                )
         if "broken" in mine:
             self.log.error("%s: %s", student, mine["broken"])
         names = {"student": student, "assignment": assignment, "notebook": plan.notebook}
@@ -309,10 +328,12 @@ def plan_notebooks(folder: Path, expected: list[str]) -> list[Plan]:
             plans.append(Plan(name, there[name]))
         elif len(missing) == 1 and len(unknown) == 1:
             plans.append(
-                Plan(name, unknown[0], (f"It was handed in as {unknown[0].name} and taken for {name}.ipynb.",))
+                Plan(
+                    name, unknown[0], (f"It was handed in as {printable_name(unknown[0])} and taken for {name}.ipynb.",)
+                )
             )
         elif unknown:
-            names = ", ".join(path.name for path in unknown[:5])
+            names = ", ".join(printable_name(path) for path in unknown[:5])
             plans.append(
                 Plan(
                     name,
@@ -325,6 +346,27 @@ def plan_notebooks(folder: Path, expected: list[str]) -> list[Plan]:
         else:
             plans.append(Plan(name, None))
     return plans
+
+
+def printable_name(path: Path) -> str:
+    """A file's name as text that can be stored; bytes of another encoding (old zip files) become question marks."""
+    return path.name.encode("utf-8", "replace").decode("utf-8")
+
+
+def _files(folder: Path) -> list[Path]:
+    """The regular files of a submission, at most MAX_FILES and MAX_DEPTH deep. Links are neither taken nor followed."""
+    found: list[Path] = []
+    waiting = [folder]
+    while waiting and len(found) < MAX_FILES:
+        here = waiting.pop()
+        for path in sorted(here.iterdir())[:MAX_FILES]:
+            if path.is_symlink():
+                continue
+            if path.is_file():
+                found.append(path)
+            elif path.is_dir() and len(path.relative_to(folder).parts) < MAX_DEPTH:
+                waiting.append(path)
+    return sorted(found)[:MAX_FILES]
 
 
 def _shown(path: Path) -> bool:

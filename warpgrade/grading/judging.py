@@ -51,7 +51,7 @@ def read_text(path: Path) -> tuple[str, Submission]:
     if path.is_symlink():  # nbgrader would follow it: to source/, to a classmate's work (threat 42)
         raise SubmissionError(f"{path.name} is a link to another file. Submit the notebook itself.")
     submission = read_submission(path)
-    return path.read_text(encoding="utf-8"), submission
+    return path.read_text(encoding="utf-8-sig"), submission
 
 
 def file_digest(path: Path | None) -> str:

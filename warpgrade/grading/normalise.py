@@ -56,7 +56,8 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]  # nbgrader is unty
 def rebuild(document: Any) -> Any:
     """A clean notebook from untrusted JSON: known cell types, text sources, and of the metadata only `grade_id`.
 
-    Outputs and attachments are taken along as they are: `sanitise` looks at each. Never raises.
+    Outputs and attachments are taken along in a shape that nbformat accepts (nbconvert validates and copies before any
+    preprocessor runs); `sanitise` then looks at each. Never raises.
     """
     nb = new_notebook()
     metadata = _dict(_dict(document).get("metadata"))
@@ -73,11 +74,11 @@ def rebuild(document: Any) -> Any:
         if kind == "code":
             clean = new_code_cell(source)
             outputs = cell.get("outputs")
-            clean.outputs = outputs if isinstance(outputs, list) else []
+            clean.outputs = [_output(output) for output in outputs] if isinstance(outputs, list) else []
         elif kind == "markdown":
             clean = new_markdown_cell(source)
             if isinstance(cell.get("attachments"), dict):
-                clean["attachments"] = cell["attachments"]
+                clean["attachments"] = _attachments(cell["attachments"])
         else:  # raw cells are emitted as they are by templates: shown as text instead
             fence = "`" * max(3, max((len(run) for run in re.findall(r"`+", source)), default=0) + 1)
             clean = new_markdown_cell(f"{fence}\n{source}\n{fence}")
@@ -89,6 +90,32 @@ def rebuild(document: Any) -> Any:
             continue  # a banner of an earlier run, or one that a student forged
         nb.cells.append(clean)
     return nb
+
+
+def _output(output: Any) -> Any:
+    """An output reduced to what may survive, flat and valid; one of no known kind is an empty one, and is counted."""
+    output = _dict(output)
+    kind = output.get("output_type")
+    if kind == "stream":
+        return from_dict({"output_type": "stream", "name": "stdout", "text": text_of(output.get("text"))})
+    if kind == "error":
+        lines = output.get("traceback")
+        lines = [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+        names = {name: text_of(output.get(name)) for name in ("ename", "evalue")}
+        return from_dict({"output_type": "error", "traceback": lines, **names})
+    data = _dict(output.get("data")) if kind in ("display_data", "execute_result") else {}
+    kept = {mime: text_of(data[mime]) for mime in ("text/plain", "image/png") if mime in data}
+    return from_dict({"output_type": "display_data", "data": kept, "metadata": {}})
+
+
+def _attachments(attachments: dict[Any, Any]) -> Any:
+    pictures = ("image/png", "image/jpeg")
+    return from_dict(
+        {
+            str(name): {mime: text_of(_dict(bundle)[mime]) for mime in pictures if mime in _dict(bundle)}
+            for name, bundle in attachments.items()
+        }
+    )
 
 
 def normalise(nb: Any, released: list[ReleasedCell]) -> tuple[Any, Notes]:

@@ -7,6 +7,7 @@ recording it leaves each submission either recorded or without marks.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -237,9 +238,9 @@ def _withdraw_changed(config: Config, assignment: str, folders: Mapping[str, Pat
 def _readable(path: Path, stem: str, released: list[db.ReleasedCell]) -> Submission | None:
     try:
         text, submission = read_text(path)
-        put_right, _ = normalise(rebuild(msgspec.json.decode(text)), released)
+        put_right, _ = normalise(rebuild(json.loads(text)), released)
         return effective_submission(submission, put_right, f"{stem}.ipynb")
-    except (SubmissionError, msgspec.DecodeError):
+    except (SubmissionError, ValueError, RecursionError):
         return None  # the converter meets it again, and flags it
 
 

@@ -28,7 +28,7 @@ LABEL = "[as submitted: this output came with the notebook and was not made by t
 MAX_OUTPUTS = 20
 MAX_TEXT = 20_000
 #: Longer markdown is shown as text: the renderer takes quadratic time, and formgrader renders while the TA waits.
-MAX_MARKDOWN = 20_000
+MAX_MARKDOWN = 10_000
 MAX_IMAGE_BYTES = 2 * 1024 * 1024
 MAX_IMAGE_PIXELS = 40_000_000
 MAX_TOTAL_BYTES = 8 * 1024 * 1024

@@ -6,7 +6,6 @@ So a suite never meets a generator where it expects a tensor, and a TypeError in
 from __future__ import annotations
 
 import builtins
-import re
 from typing import Any
 
 import torch
@@ -16,7 +15,12 @@ from warpgrade.judge.failure import Failure
 from warpgrade.judge.verdict import Outcome
 from warpgrade.wire.tensors import DTYPE_NAMES, Handle, Other, ReturnedTensor, contiguous_strides
 
-_KNOWN_TYPES = re.compile(r"generator|coroutine|ndarray|Tensor|JITFunction|torch\.\w{1,20} tensor of torch\.\w{1,20}")
+_KNOWN_TYPES = frozenset({"generator", "coroutine", "ndarray", "Tensor", "JITFunction"}) | {
+    f"{layout} tensor of {dtype}"
+    for layout in vars(torch).values()
+    for dtype in vars(torch).values()
+    if isinstance(layout, torch.layout) and isinstance(dtype, torch.dtype)
+}
 _SCALARS: dict[str, type[Any]] = {"int": int, "float": float, "bool": bool}
 
 
@@ -108,7 +112,7 @@ def _shape_text(wanted: Return) -> str:
 def _name(value: Any) -> str:
     if isinstance(value, Other):
         # A name made up in the call could hold the inputs that it saw, and this sentence is for the student.
-        known = isinstance(getattr(builtins, value.type_name, None), type) or _KNOWN_TYPES.fullmatch(value.type_name)
+        known = isinstance(getattr(builtins, value.type_name, None), type) or value.type_name in _KNOWN_TYPES
         return f"a {value.type_name}" if known else "an object of another type"
     if isinstance(value, ReturnedTensor):
         return "a tensor"

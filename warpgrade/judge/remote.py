@@ -101,9 +101,9 @@ class RemoteSubmission:
     def notices(self) -> list[str]:
         """Statements of the notebook that raised and were skipped, as sentences for the student."""
         return [
-            f"Cell {p.location.cell}, line {p.location.line} was skipped: {p.exception}."
+            f"Cell {p.location.cell}, line {p.location.line} was skipped: {self._own_exception(p.exception)}."
             if p.location
-            else f"A statement was skipped: {p.exception}."
+            else f"A statement was skipped: {self._own_exception(p.exception)}."
             for p in self._problems
         ]
 
@@ -315,14 +315,15 @@ class RemoteSubmission:
         return Location(location.cell, location.line, lines[location.line - 1].strip()[:200])
 
     def _own_exception(self, name: str) -> str:
-        """An exception's name if Python, Triton or the notebook has it: one made up in a call could hold inputs."""
+        """An exception's name if Python or Triton has it. One made up in a call could hold inputs; so could the choice
+        among the thousand classes that a notebook may define for it."""
         known = isinstance(getattr(builtins, name, None), type) or name in _KNOWN_EXCEPTIONS
-        defined = re.compile(rf"^\s*class\s+{re.escape(name)}\b", re.MULTILINE)
-        return name if known or any(defined.search(cell.source) for cell in self._submission.cells) else "Exception"
+        return name if known else "Exception"
 
     def _undefined(self, name: str) -> Failure:
         """The function is not there. Say why: the cell that should define it did not parse, or raised, or is gone."""
-        defines = re.compile(rf"^\s*(def\s+{re.escape(name)}\b|{re.escape(name)}\s*=)", re.MULTILINE)
+        # Blanks, not \s: that crosses lines, and a million empty ones would keep the Judge for hours.
+        defines = re.compile(rf"^[ \t]*(def[ \t]+{re.escape(name)}\b|{re.escape(name)}[ \t]*=)", re.MULTILINE)
         cells = {cell.number for cell in self._submission.cells if defines.search(cell.source)}
         syntax = ("SyntaxError", "IndentationError", "TabError")
         suspects = [p for p in self._problems if p.location and p.location.cell in cells]
@@ -334,8 +335,8 @@ class RemoteSubmission:
             return Failure(
                 outcome,
                 f"{name} is not defined, because cell {problem.location.cell} stopped at line {problem.location.line} "
-                f"with {problem.exception}.",
-                exception=problem.exception,
+                f"with {self._own_exception(problem.exception)}.",
+                exception=self._own_exception(problem.exception),
                 location=problem.location,
                 evidence={"exception text": problem.text},
             )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import select
 import signal
 import socket
@@ -62,6 +63,9 @@ def main(descriptor: int) -> None:
     import warpgrade.judge.suite  # noqa: F401
 
     torch.set_num_threads(1)
+    # The kernel refuses to pass a descriptor when the user has more in flight than this (see bubblewrap._OPEN_FILES).
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
     judges: dict[int, int] = {}  # pid to number
     with socket.socket(fileno=descriptor) as wire:
         # A child's end must interrupt the wait for requests.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
+import textwrap
 
 from warpgrade.course import Exercise
 from warpgrade.judge.marks import Mark
 from warpgrade.judge.verdict import ExerciseVerdict, TestKind
-from warpgrade.report.text import test_lines
+from warpgrade.report.text import printable, test_lines
 
 NOT_DECLARED = "No exercise is declared for this cell: a person marks it."
 
@@ -22,14 +23,13 @@ def cell_text(exercise: Exercise | None, speed: bool, mark: Mark | None, judged:
     if judged is not None:
         shown = [verdict for verdict in judged.verdicts if (verdict.kind is TestKind.SPEED) == speed]
         lines += [line for verdict in shown for line in test_lines(verdict)]
-        lines += [f"  note: {notice}" for notice in judged.notices] if not speed else []
-    return "\n".join(lines)
+        lines += [f"  note: {printable(notice)}" for notice in judged.notices] if not speed else []
+    return "\n".join(_wrapped(line) for text in lines for line in text.splitlines())
 
 
 def cell_html(exercise: Exercise | None, speed: bool, mark: Mark | None, judged: ExerciseVerdict | None) -> str:
     """The same as HTML that is safe to trust: one escaped block."""
-    style = "white-space: pre-wrap; overflow-wrap: anywhere"
-    return f'<pre style="{style}">{html.escape(cell_text(exercise, speed, mark, judged))}</pre>'
+    return f"<pre>{html.escape(cell_text(exercise, speed, mark, judged))}</pre>"
 
 
 def headline(mark: Mark) -> str:
@@ -37,3 +37,9 @@ def headline(mark: Mark) -> str:
     if mark.earned is None:
         return f"no mark yet (of {float(mark.possible):g} points)"
     return f"{float(mark.earned):g} of {float(mark.possible):g} points"
+
+
+def _wrapped(line: str) -> str:
+    """A long line as several that keep its indent: `<pre>` does not wrap, and nobody reads sideways."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.fill(line, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

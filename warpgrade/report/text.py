@@ -116,6 +116,11 @@ def _alike(verdicts: list[Verdict], *, every_test: bool, evidence: bool) -> list
     return list(groups.values())
 
 
+def printable(text: str) -> str:
+    """Without control characters, which could repaint a reader's terminal or forge lines of a report."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
 def student_text(test: Verdict) -> str:
     """What a student may read about one test. Evidence is included only where the test is public anyway."""
     if test.outcome is Outcome.PASSED:
@@ -127,7 +132,7 @@ def student_text(test: Verdict) -> str:
         text += f"\n  Hint: {test.hint}"
     if test.kind is TestKind.PUBLIC:
         text += "".join(f"\n  {line}" for line in evidence_lines(test) if not line.startswith(_SEED))
-    return text
+    return printable(text)
 
 
 def _unshown(test: Verdict) -> list[str]:
@@ -137,7 +142,7 @@ def _unshown(test: Verdict) -> list[str]:
 
 def evidence_lines(test: Verdict) -> list[str]:
     """The evidence of one test, a line each."""
-    return [f"{name}: {value}" for name, value in test.evidence.items()]
+    return [printable(f"{name}: {value}") for name, value in test.evidence.items()]
 
 
 def check_report(exercise: Exercise, judged: ExerciseVerdict, *, hidden: bool = False) -> str:

@@ -191,7 +191,6 @@ class Unsafe(Message, frozen=True, tag="unsafe"):
 class Loaded(Message, frozen=True, tag="loaded"):
     """The module is built. `problems` are the statements that raised and were skipped."""
 
-    names: Annotated[list[Name], msgspec.Meta(max_length=2000)]
     problems: Annotated[list[Problem], msgspec.Meta(max_length=20)]
 
 

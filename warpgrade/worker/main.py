@@ -82,8 +82,9 @@ def serve(channel: Channel[Load | Call]) -> None:
         message = frame.message
         if isinstance(message, Load):
             submission = _load(message, frame.payload)
-            names = [name[:128] for name in vars(submission.module) if not name.startswith("__")][:2000]
-            channel.send(Loaded(names, submission.problems), timeout_s=_FOR_EVER_S)
+            # All of it has to fit one header, also where JSON needs six bytes a character.
+            problems = [Problem(p.exception, p.text[:300], p.location) for p in submission.problems]
+            channel.send(Loaded(problems), timeout_s=_FOR_EVER_S)
         elif submission is not None:
             answer, payload = _answer(submission, message, frame.payload, handles)
             channel.send(answer, payload, timeout_s=_FOR_EVER_S)

@@ -28,7 +28,7 @@ from types import FrameType, TracebackType
 from warpgrade.wire.messages import Location, Problem
 
 MODULE_NAME = "submission"
-_MAX_PROBLEMS = 20
+_MAX_PROBLEMS = 10
 _FUTURE_FLAGS = functools.reduce(
     operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 )

@@ -33,7 +33,8 @@ _WORKER_PACKAGES = ("wire", "worker", "model")
 #: Real uids of sandboxes started by root begin here: above every range that Debian, systemd or subuid hand out.
 _FIRST_UID = 2_000_000_000
 _NOBODY = 65534
-_OPEN_FILES = 1024
+#: Few: descriptors in flight between sockets are counted for the whole user, and the Judge's own must still pass.
+_OPEN_FILES = 256
 
 
 class BubblewrapSandbox:

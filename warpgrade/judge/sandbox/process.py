@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -155,15 +156,23 @@ class WorkerProcess:
 
 
 def _resident_bytes(pid: int) -> int:
+    """Resident memory of a process and its children, and their memory files, which no process's count holds."""
     total = 0
+    files: dict[tuple[int, int], int] = {}
     try:
         parent = psutil.Process(pid)
         for process in [parent, *parent.children(recursive=True)]:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 total += process.memory_info().rss
+            with contextlib.suppress(OSError):
+                for entry in Path(f"/proc/{process.pid}/fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        status = entry.stat()
+                        if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+                            files[status.st_dev, status.st_ino] = status.st_blocks * 512
     except psutil.NoSuchProcess:
         return 0
-    return total
+    return total + sum(files.values())
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
