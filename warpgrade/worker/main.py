@@ -71,7 +71,8 @@ def serve(channel: Channel[Load | Call]) -> None:
     watch.install()
     torch.set_num_threads(1)
     # torch.empty comes filled with NaN: an element that a kernel never writes must not be right by luck.
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Not torch.use_deterministic_algorithms, which does the same and imports the compiler for it: 1.3 s of each start.
+    torch.set_deterministic_debug_mode("warn")
     _stand_in_for_the_notebook_package()
     ready = Ready(platform.python_version(), str(torch.__version__), triton.__version__, numpy.__version__)
     channel.send(ready, timeout_s=_FOR_EVER_S)
