@@ -20,6 +20,11 @@ _MAX_NAMES = 64
 class Watch(TorchDispatchMode):
     """Collects the names of torch operations while it is active; `launches` counts kernel launches."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: torch would wrap `__torch_dispatch__` and import its compiler at the first operation, 2 s of a call."""
+        return False
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[str] = []
