@@ -103,13 +103,14 @@ def _serve(wire: socket.socket, wakeup: int, judges: dict[int, int]) -> None:
                     for pid in [pid for pid, number in judges.items() if number == request.number]:
                         os.kill(pid, signal.SIGKILL)
                     continue
+                zygote = os.getpid()
                 pid = os.fork()
                 if pid == 0:
-                    _judge(request, wire, wakeup)
+                    _judge(request, wire, wakeup, zygote)
                 judges[pid] = request.number
 
 
-def _judge(request: Request, wire: socket.socket, wakeup: int) -> None:
+def _judge(request: Request, wire: socket.socket, wakeup: int, zygote: int) -> None:
     """In the fork: judge, write the result, end. Never returns."""
     status = 1
     try:
@@ -118,6 +119,8 @@ def _judge(request: Request, wire: socket.socket, wakeup: int) -> None:
         os.close(wakeup)
         wire.close()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != zygote:
+            return  # it died before the line above: nobody waits for a result, and `finally` ends this fork
         from warpgrade.judge.plugin import Job
         from warpgrade.judge.sandbox.choice import choose_sandbox
         from warpgrade.judge.suite import run_suite
