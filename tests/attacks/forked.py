@@ -22,7 +22,8 @@ def serve(descriptor: int) -> None:
     """Fork a Worker for each descriptor that comes; end and reap one for each pid that comes."""
     import numpy
     import torch
-    import triton.language  # noqa: F401
+    import triton.language
+    import triton.runtime.interpreter  # noqa: F401
 
     from warpgrade.worker import main as worker
     from warpgrade.worker import watch  # noqa: F401

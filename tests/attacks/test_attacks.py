@@ -93,7 +93,7 @@ def earned(exercise, judged):
     return "nothing" if mark.earned == 0 else "full" if mark.earned == mark.possible else "part"
 
 
-def tests_of(judged):
+def verdicts_of(judged):
     return [verdict for verdict in judged.verdicts if verdict.kind is not TestKind.SPEED]
 
 
@@ -165,11 +165,11 @@ def test_an_attack_on_the_judge(name, judge):
     processes = {process.pid for process in psutil.Process().children(recursive=True)}
     exercise, judged = judge(name)
     assert not judged.fault
-    lost = {str(v.outcome) for v in tests_of(judged) if v.outcome is not Outcome.PASSED}
-    assert lost <= set(row["outcomes"]), [(v.test, v.outcome, v.sentence, v.evidence) for v in tests_of(judged)]
+    lost = {str(v.outcome) for v in verdicts_of(judged) if v.outcome is not Outcome.PASSED}
+    assert lost <= set(row["outcomes"]), [(v.test, v.outcome, v.sentence, v.evidence) for v in verdicts_of(judged)]
     got = earned(exercise, judged)
     assert got in ({"nothing", "part"} if row["earns"] == "less" else {row["earns"]}), [
-        (v.test, str(v.outcome)) for v in tests_of(judged)
+        (v.test, str(v.outcome)) for v in verdicts_of(judged)
     ]
     left = [
         p
@@ -187,13 +187,13 @@ def test_without_its_defence_the_attack_succeeds(name, defence, judge, monkeypat
     WITHOUT[defence](monkeypatch)
     exercise, judged = judge(name)
     assert earned(exercise, judged) == JUDGE[name]["without"][defence], [
-        (v.test, str(v.outcome), v.sentence) for v in tests_of(judged)
+        (v.test, str(v.outcome), v.sentence) for v in verdicts_of(judged)
     ]
 
 
 def test_what_a_submission_saw_of_hidden_inputs_is_in_nothing_that_students_read(judge):
     exercise, judged = judge("relu__tells_hidden_inputs")
-    hidden = [verdict for verdict in tests_of(judged) if verdict.kind is TestKind.HIDDEN]
+    hidden = [verdict for verdict in verdicts_of(judged) if verdict.kind is TestKind.HIDDEN]
     assert any("LEAK" in str(verdict.evidence) for verdict in hidden), "it did not even try"
     for verdict in hidden:
         assert "LEAK" not in student_text(verdict) + verdict.sentence + verdict.exception + verdict.pattern
@@ -306,8 +306,9 @@ def test_a_forged_notebook_earns_nothing(name, mini):
     "name", [name for name, attack in classroom.attacks().items() if {"code", "edits", "files"} & set(attack)]
 )
 def test_the_same_forgery_around_honest_code_costs_nothing_and_brings_nothing(name, mini):
-    assert mini.marks()[f"honest_{name}"] == 10
-    assert mini.score(f"honest_{name}") == (10, 10)
+    points = 0 if NOTEBOOKS[name].get("honest") == "nothing" else 10
+    assert mini.marks()[f"honest_{name}"] == points
+    assert mini.score(f"honest_{name}") == (points, 10)
 
 
 @pytest.mark.slow
@@ -330,8 +331,7 @@ def test_a_reconnaissance_finds_nothing(mini):
         surveys += "SURVEY of " in text
         for where, canary in classroom.CANARIES.items():
             assert canary not in text, f"{where} in {path}"
-        assert "a network" not in text.replace('found.add("a network"', "")
-        assert 'a socket to the host"' not in text.split("SURVEY of ")[-1][:200]
+        assert "CANARY-socket" not in text
     assert surveys >= 2, "it did not say anything"
 
 
@@ -394,17 +394,15 @@ def plain(shared):
             if "plain" in NOTEBOOKS[name]:
                 room.hand_in(name, attack)
         room.hand_in("nobody", {})
-        log = ""
         # one call for each of the two groups: whoever writes into the gradebook does so for all that is in it
         for students in ("[!d]*", "do_*", "daemon_*"):
-            log += room.nbgrader("autograde", "plain", "--create", f"--student={students}").stderr
+            room.nbgrader("autograde", "plain", "--create", f"--student={students}")
             if students == "do_*":
                 (root / "marks.json").write_text(json.dumps(room.marks()))
         psutil.wait_procs(_gradebook_daemons(), timeout=20)
         marks = json.loads((root / "marks.json").read_text())
         marks["daemon_updates_the_gradebook"] = room.marks()["daemon_updates_the_gradebook"]
         (root / "marks.json").write_text(json.dumps(marks))
-        (root / "log").write_text(log)
 
     return shared("plain", make)
 
@@ -414,7 +412,7 @@ def plain(shared):
 def test_on_nbgrader_as_it_comes_the_forgery_succeeds(name, plain):
     marks = json.loads((plain / "marks.json").read_text())
     assert marks["nobody"] == 0, "the broken answer is worth something by itself"
-    assert marks[name] == 10, (plain / "log").read_text()[-3000:]
+    assert marks[name] == 10
 
 
 @pytest.mark.slow
