@@ -57,6 +57,7 @@ def main() -> None:
     here = Course.find(Path(__file__).parent)
     invented = read_class(here)
     figures: dict[str, float] = {}
+    load_before = round(os.getloadavg()[0], 2)
     with tempfile.TemporaryDirectory() as folder:
         course = make_course(here, Path(folder, "course"))
         declared = course.assignment(invented.assignment)
@@ -111,7 +112,7 @@ def main() -> None:
             name: version(name) for name in ("warpgrade", "torch", "triton", "numpy", "nbgrader", "pytest", "msgspec")
         }
         | {"python": platform.python_version()},
-        "load_average_before": round(os.getloadavg()[0], 2),
+        "load_average": {"before": load_before, "after": round(os.getloadavg()[0], 2)},
         "repeats": repeats,
         "seconds": figures,
     }
