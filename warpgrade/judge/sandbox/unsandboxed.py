@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
 
 from warpgrade.course import Limits
+from warpgrade.judge.sandbox import SandboxUnavailable
 from warpgrade.judge.sandbox.process import WorkerProcess, package_folder, socketpair
 from warpgrade.worker.startup import Plan
 
@@ -24,4 +27,17 @@ class NoSandbox:
         boot = package_folder() / "worker" / "boot.py"
         plan = msgspec.json.encode(Plan(sandboxed=False)).decode()
         command = [sys.executable, "-I", str(boot), str(ends[1].fileno()), plan]
-        return WorkerProcess(command, ends, limits, environment={**os.environ, "OMP_NUM_THREADS": "1", **environment})
+        # What the notebook leaves in its temporary folder goes with the Worker: `check` runs many times a day.
+        temporary = tempfile.mkdtemp(prefix="warpgrade-")
+        inside = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": temporary, **environment}
+        try:
+            return WorkerProcess(
+                command,
+                ends,
+                limits,
+                environment=inside,
+                on_exit=lambda: shutil.rmtree(temporary, ignore_errors=True),
+            )
+        except SandboxUnavailable:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
