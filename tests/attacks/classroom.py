@@ -16,7 +16,7 @@ from pathlib import Path
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_notebook, new_output
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import Gradebook
 
 HERE = Path(__file__).parent
 
@@ -153,22 +153,15 @@ class Class:
 
     # --- reading it ---------------------------------------------------------------------------------------------
 
-    def marks(self) -> dict[str, float | None]:
-        """The automatic mark of the test cell by student, from gradebook.db."""
+    def marks(self) -> dict[str, tuple[float | None, float, float]]:
+        """By student, from gradebook.db: the test cell's automatic mark, all that adds up, and the most it could be."""
         with Gradebook(f"sqlite:///{self.root}/gradebook.db") as gradebook:
             marks = {}
-            for student in gradebook.students:
-                try:
-                    marks[student.id] = gradebook.find_grade("relu", self.name, self.name, student.id).auto_score
-                except MissingEntry:
-                    marks[student.id] = None
+            for submission in gradebook.assignment_submissions(self.name):
+                student = submission.student.id
+                grade = gradebook.find_grade("relu", self.name, self.name, student)
+                marks[student] = (grade.auto_score, submission.score, submission.max_score)
             return marks
-
-    def score(self, student: str) -> tuple[float, float]:
-        """All that nbgrader adds up for a student, and the most that it could be."""
-        with Gradebook(f"sqlite:///{self.root}/gradebook.db") as gradebook:
-            entry = gradebook.find_submission(self.name, student)
-            return entry.score, entry.max_score
 
 
 def _edit(nb, cell, edit: dict) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -218,13 +219,15 @@ def _daemons():
 
 
 @pytest.mark.parametrize("sandboxed", [True, False])
-def test_a_process_that_outlives_the_worker(sandboxed, judge):
+def test_a_process_that_outlives_the_worker(sandboxed, judge, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = _daemons()
     judge("relu__daemon", None if sandboxed else NoSandbox())
     left = [process for process in _daemons() if process not in before]
     for process in left:
         process.kill()
     assert bool(left) != sandboxed
+    assert not list(tmp_path.iterdir())  # files are gone either way
 
 
 def test_files_that_an_attack_wrote_are_gone(judge, tmp_path):
@@ -263,8 +266,11 @@ def mini(shared):
         room.make()
         for name, attack in classroom.attacks().items():
             room.hand_in(f"broken_{name}", attack)
-            if "code" in attack or "edits" in attack or "files" in attack:
+            if "edits" in attack or "files" in attack:
                 room.hand_in(f"honest_{name}", attack, honest=True)
+        # each of these is a judging, so all code that stands before an answer stands before one honest answer
+        code = "\n\n".join(attack.get("code", "") for attack in classroom.attacks().values())
+        room.hand_in("honest_code", {"code": code}, honest=True)
         room.hand_in("classmate", {"code": f"# {classroom.CANARIES['another submission']}"}, honest=True)
         with pytest.MonkeyPatch.context() as patch, classroom.a_service():
             patch.chdir(root)
@@ -273,12 +279,14 @@ def mini(shared):
             summary = grade_class(Course(root), "mini")
             assert not summary.failed, summary.text()
             config = nbgrader_config(Course(root))
-            for student in ("broken_reconnaissance", "honest_reconnaissance", "broken_shadow_modules"):
+            for student in ("broken_reconnaissance", "honest_code", "broken_shadow_modules"):
                 coursedir = CourseDirectory(config=config)
                 coursedir.assignment_id, coursedir.student_id = "mini", student
                 GenerateFeedback(coursedir=coursedir, config=config).start()
 
-    return classroom.Class(shared("mini", make))
+    room = classroom.Class(shared("mini", make))
+    room.recorded = room.marks()
+    return room
 
 
 def outcomes_of(room, student):
@@ -294,8 +302,7 @@ def outcomes_of(room, student):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_forged_notebook_earns_nothing(name, mini):
-    assert mini.marks()[f"broken_{name}"] == 0
-    assert mini.score(f"broken_{name}") == (0, 10)
+    assert mini.recorded[f"broken_{name}"] == (0, 0, 10)
     lost = outcomes_of(mini, f"broken_{name}")
     assert lost is None or lost <= set(NOTEBOOKS[name]["outcomes"])
     assert lost is not None or "edits" in classroom.attacks()[name]  # put right first, its digest may be another
@@ -303,12 +310,11 @@ def test_a_forged_notebook_earns_nothing(name, mini):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [name for name, attack in classroom.attacks().items() if {"code", "edits", "files"} & set(attack)]
+    "name", ["code", *(name for name, attack in classroom.attacks().items() if {"edits", "files"} & set(attack))]
 )
 def test_the_same_forgery_around_honest_code_costs_nothing_and_brings_nothing(name, mini):
-    points = 0 if NOTEBOOKS[name].get("honest") == "nothing" else 10
-    assert mini.marks()[f"honest_{name}"] == points
-    assert mini.score(f"honest_{name}") == (points, 10)
+    points = 0 if NOTEBOOKS.get(name, {}).get("honest") == "nothing" else 10
+    assert mini.recorded[f"honest_{name}"] == (points, points, 10)
 
 
 @pytest.mark.slow
@@ -325,7 +331,9 @@ def test_a_reconnaissance_finds_nothing(mini):
     surveys = 0
     files = [*(mini.root / "verdicts").rglob("*.json")]
     for folder in ("autograded", "feedback"):
-        files += [path for path in (mini.root / folder).rglob("*reconnaissance/mini/*") if path.is_file()]
+        others = [path for path in (mini.root / folder).glob("*_*/mini/*") if path.is_file()]
+        assert others
+        files += others
     for path in files:
         text = path.read_text()
         surveys += "SURVEY of " in text
@@ -356,7 +364,6 @@ def test_nbgrader_s_own_command_gives_the_same_marks(mini, tmp_path):
     room = classroom.Class(tmp_path / "course")
     shutil.copytree(mini.root, room.root)
     shutil.rmtree(room.root / "verdicts")
-    before = mini.marks()
     chosen = [
         f"{kind}_{name}"
         for kind in ("broken", "honest")
@@ -367,7 +374,7 @@ def test_nbgrader_s_own_command_gives_the_same_marks(mini, tmp_path):
     done = room.nbgrader("autograde", "mini", "--create", "--student=cli_*", "--force")
     assert done.returncode == 0, done.stderr[-3000:]
     after = room.marks()
-    assert {student: after[f"cli_{student}"] for student in chosen} == {student: before[student] for student in chosen}
+    assert [after[f"cli_{student}"] for student in chosen] == [mini.recorded[student] for student in chosen]
     assert not list(room.root.rglob("SHADOW-RAN"))
 
 
@@ -411,8 +418,8 @@ def plain(shared):
 @pytest.mark.parametrize("name", [name for name, row in NOTEBOOKS.items() if "plain" in row])
 def test_on_nbgrader_as_it_comes_the_forgery_succeeds(name, plain):
     marks = json.loads((plain / "marks.json").read_text())
-    assert marks["nobody"] == 0, "the broken answer is worth something by itself"
-    assert marks[name] == 10
+    assert marks["nobody"][0] == 0, "the broken answer is worth something by itself"
+    assert marks[name][0] == 10
 
 
 @pytest.mark.slow
