@@ -24,7 +24,9 @@ from warpgrade.judge.sandbox.bubblewrap import BubblewrapSandbox, python_folders
 from warpgrade.judge.sandbox.cgroup import ControlGroup
 from warpgrade.judge.sandbox.process import wait_until
 
-REPOSITORY = Path(bubblewrap.__file__).resolve().parents[3]
+REPOSITORY = Path(__file__).resolve().parents[3]
+#: Where `import warpgrade` finds it: the repository for its developers, site-packages for everybody else.
+INSTALLED = Path(bubblewrap.__file__).resolve().parents[3]
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="about the sandbox that root starts")
 
 
@@ -606,7 +608,7 @@ def test_started_by_a_user_it_is_as_tight(inside: Any) -> None:
     if version.stdout.strip() != wanted:
         pytest.skip(f"needs {system} of version {wanted}, for which the compiled packages here are")
     reachable = all(
-        path.stat().st_mode & stat.S_IXOTH for path in (packages, *packages.parents, REPOSITORY, *REPOSITORY.parents)
+        path.stat().st_mode & stat.S_IXOTH for path in (packages, *packages.parents, INSTALLED, *INSTALLED.parents)
     )
     if not reachable:
         pytest.skip("the packages here lie where only root can look")
@@ -627,6 +629,6 @@ def test_started_by_a_user_it_is_as_tight(inside: Any) -> None:
         )
         done = subprocess.run(
             [root / "venv/bin/python", "-B", script], user=uid, group=uid, extra_groups=[], capture_output=True, text=True, cwd="/",
-            env={"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}, timeout=120, check=False,
+            env={"PYTHONPATH": str(INSTALLED), "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}, timeout=120, check=False,
         )  # fmt: skip
     assert done.stdout.strip() == "all well", done.stderr[-3000:]
