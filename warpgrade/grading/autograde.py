@@ -254,12 +254,14 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
         mine: dict[str, Any] = {"root": str(self.coursedir.root), "remarks": list(plan.remarks)}
         mine["course_id"] = self.coursedir.course_id
         mine["file"] = file_digest(plan.path)
+        with db.open_gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+            mine["released"] = db.released_cells(gradebook, plan.notebook, assignment)
         nb = new_notebook()
         if plan.path is None:
             mine["broken"] = plan.broken
         else:
             try:
-                nb = self._read(plan, assignment, mine)
+                nb = self._read(plan, plan.path, mine)
             except SubmissionError as error:
                 mine["broken"] = str(error)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -288,13 +290,10 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
         self._sanitizing = True
         return mine
 
-    def _read(self, plan: Plan, assignment: str, mine: dict[str, Any]) -> Any:
-        assert plan.path is not None
-        text, submission = read_text(plan.path)
+    def _read(self, plan: Plan, path: Path, mine: dict[str, Any]) -> Any:
+        text, submission = read_text(path)
         nb = rebuild(json.loads(text))
-        with db.open_gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
-            released = db.released_cells(gradebook, plan.notebook, assignment)
-        put_right, _ = normalise(nb, released)
+        put_right, _ = normalise(nb, mine["released"])
         mine["submission"] = effective_submission(submission, put_right, f"{plan.notebook}.ipynb")
         return nb
 
