@@ -74,16 +74,18 @@ def judge(request, monkeypatch):
         exercise = course.exercise(assignment, name.split("__")[0])
         limits = msgspec.structs.replace(exercise.limits, **row.get("limits", {}))
         exercise = msgspec.structs.replace(exercise, limits=limits)
-        submission = notebook_of((HERE / "judge" / f"{name}.py").read_text(encoding="utf-8"))
+        files = [f"{row['cell_before']}.py"] if "cell_before" in row else []
+        files.append(f"judge/{name}.py")
+        submission = notebook_of(*[(HERE / file).read_text(encoding="utf-8") for file in files])
         judged = run_suite(Job(course, exercise, submission, sandbox, Tier.MODEL))
         return exercise, judged
 
     return run
 
 
-def notebook_of(code):
-    cell = {"cell_type": "code", "metadata": {}, "source": code}
-    return parse_submission(json.dumps({"cells": [cell], "metadata": {}}), "attack.ipynb")
+def notebook_of(*sources):
+    cells = [{"cell_type": "code", "metadata": {}, "source": source} for source in sources]
+    return parse_submission(json.dumps({"cells": cells, "metadata": {}}), "attack.ipynb")
 
 
 def earned(exercise, judged):

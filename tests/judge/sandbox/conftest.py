@@ -42,6 +42,25 @@ def system_call(*arguments):
     return errno.errorcode[ctypes.get_errno()] if libc.syscall(*arguments) < 0 else "done"
 """
 
+#: Takes all the memory that it gets.
+HOG = """
+say("ready")
+blocks = []
+while True:
+    blocks.append(b"x" * (8 << 20))
+"""
+#: A grandchild that nobody waits for.
+DAEMON = """
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.closerange(0, 3)
+        say("daemon")
+        while True:
+            time.sleep(1)
+    os._exit(0)
+"""
+
 
 class Probe(BubblewrapSandbox):
     """A BubblewrapSandbox that runs `code`; `flags` and `drop` may change how it is built."""
@@ -144,5 +163,7 @@ def inside() -> Any:
         root = os.geteuid() == 0
         ended = staticmethod(lambda worker: hear(worker) is None)
         socket = socket
+        hog = HOG
+        daemon = DAEMON
 
     return Inside
