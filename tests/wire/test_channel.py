@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -380,6 +381,33 @@ class TestPayload:
         for descriptor in descriptors:
             os.close(descriptor)
         assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+class _Crowded(socket.socket):
+    """A user with too many descriptors in flight, for the first `refusals` messages that carry one."""
+
+    refusals = 3
+
+    def sendmsg(self, buffers: Any, ancillary: Any = (), *more: Any) -> int:
+        if ancillary and self.refusals:
+            self.refusals -= 1
+            raise OSError(errno.ETOOMANYREFS, "Too many references: cannot splice")
+        return super().sendmsg(buffers, ancillary, *more)
+
+
+def test_descriptors_of_others_in_flight_delay_a_message_and_do_not_end_it() -> None:
+    ours, theirs = socket.socketpair()
+    with Channel(_Crowded(fileno=ours.detach()), WorkerMessage) as sender, Channel(theirs, WorkerMessage) as receiver:
+        sender.send(Ready("3", "2", "3", "2"), b"payload", timeout_s=5.0)
+        assert receiver.receive(timeout_s=5.0).payload == b"payload"
+
+
+def test_descriptors_of_others_in_flight_for_ever_are_a_time_out() -> None:
+    ours, theirs = socket.socketpair()
+    crowded = _Crowded(fileno=ours.detach())
+    crowded.refusals = 10**9
+    with theirs, Channel(crowded, WorkerMessage) as sender, pytest.raises(TimedOut):
+        sender.send(Ready("3", "2", "3", "2"), b"payload", timeout_s=0.2)
 
 
 # --- our own mistakes -----------------------------------------------------------------------------------------------

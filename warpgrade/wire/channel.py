@@ -9,6 +9,7 @@ What each rule defends against:
 * every read and write has one deadline for the whole frame, not one per byte (an answer that drips for ever);
 * the memfd must be sealed against shrinking and growing, and is read with `pread` into private memory, never mapped:
   a mapped file that the peer truncates kills the reader with SIGBUS, and one can change between check and use;
+* a sender waits while too many descriptors are in flight: they are counted for the whole user, whoever sent them;
 * descriptors beyond the one are closed, and their presence is an error (exhausting the reader's descriptors);
 * what is no plain file is closed by a thread of its own: closing a TCP socket waits as long as its SO_LINGER says;
 * whatever is wrong with what the peer sent raises `WireError`, and only that.
@@ -108,7 +109,10 @@ class Channel(Generic[Incoming]):
                 except OSError as error:
                     if error.errno in (errno.EPIPE, errno.ECONNRESET):
                         raise PeerClosed("the other end closed the connection") from error
-                    raise
+                    if error.errno != errno.ETOOMANYREFS:
+                        raise
+                    time.sleep(0.01)  # nothing can be waited for: they are received, or closed, by others
+                    continue
                 ancillary = []
                 frame = frame[sent:]
         finally:

@@ -90,11 +90,23 @@ def test_memory_of_a_child_counts(start: Any, inside: Any) -> None:
     assert worker.kill().out_of_memory
 
 
+#: Memory that is no process's: it counts as soon as a descriptor holds it.
+MEMORY_FILES = """
+say("ready")
+block = b"x" * (8 << 20)
+kept = []
+while True:
+    kept.append(os.memfd_create("hoard"))
+    os.write(kept[-1], block)
+"""
+
+
+@pytest.mark.parametrize("memory_files", [False, True])
 def test_without_a_control_group_a_watchdog_limits_memory(
-    start: Any, inside: Any, monkeypatch: pytest.MonkeyPatch
+    memory_files: bool, start: Any, inside: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ControlGroup, "create", classmethod(lambda cls, *arguments: None))
-    worker = start(inside.hog, Limits(memory_bytes=300 << 20))
+    worker = start(MEMORY_FILES if memory_files else inside.hog, Limits(memory_bytes=300 << 20))
     assert inside.hear(worker) == "ready"
     assert inside.ended(worker)
     assert worker.kill().out_of_memory

@@ -1,9 +1,10 @@
 """A system-call filter: what no kernel of a student ever needs, and what attacks on the operating system begin with.
 
 A deny-list, because CUDA, torch and compilers use much of the rest. Denied: other namespaces, mounts, tracing, keys,
-bpf, perf, io_uring, userfaultfd, modules, clocks, and sockets other than Unix, IP and netlink (AF_VSOCK reaches the
-host of a virtual machine and is not covered by a network namespace). `clone3` answers ENOSYS, so that libc falls back
-to `clone`, whose flags a filter can read: CLONE_NEWUSER is refused there.
+bpf, perf, io_uring, userfaultfd, modules, clocks, and sockets other than IP and netlink: AF_VSOCK reaches the host of
+a virtual machine and is not covered by a network namespace; descriptors in flight in Unix sockets are counted for the
+whole user, so one submission's could keep the answers of another from being sent. `clone3` answers ENOSYS, so that
+libc falls back to `clone`, whose flags a filter can read: CLONE_NEWUSER is refused there.
 
 Numbers are from the Linux headers (asm/unistd_64.h; asm-generic/unistd.h for aarch64).
 """
@@ -19,7 +20,7 @@ _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
 _CLONE_NEWUSER = 0x10000000
 _X32_BIT = 0x40000000
-_SOCKET_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
+_SOCKET_FAMILIES = (2, 10, 16)  # AF_INET, AF_INET6, AF_NETLINK
 
 #: From 424 on, all architectures share their numbers: mounts (428 to 433, 442), io_uring (425 to 427), memfd_secret.
 _DENIED_EVERYWHERE = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 447)
@@ -38,6 +39,7 @@ _MACHINES = {
             169, 167, 168, 163, 179,  # reboot, swapon, swapoff, acct, quotactl
             164, 227, 159, 305,  # settimeofday, clock_settime, adjtimex, clock_adjtime
             303, 304, 103, 212,  # name_to_handle_at, open_by_handle_at, syslog, lookup_dcookie
+            53,  # socketpair
         ),
     },
     "aarch64": {
@@ -45,7 +47,7 @@ _MACHINES = {
         "clone": 220, "clone3": 435, "socket": 198,
         "denied": (
             97, 268, 40, 39, 41, 51, 117, 270, 271, 217, 218, 219, 280, 241, 282,
-            105, 273, 106, 104, 294, 142, 224, 225, 89, 60, 170, 112, 171, 266, 264, 265, 116, 18,
+            105, 273, 106, 104, 294, 142, 224, 225, 89, 60, 170, 112, 171, 266, 264, 265, 116, 18, 199,
         ),
     },
 }  # fmt: skip
