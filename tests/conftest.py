@@ -25,7 +25,7 @@ from warpgrade.wire.messages import Call, Load, Loaded, Message, Ready, Returned
 # Some tests start a judge of their own; none may leave compiled files in the repository.
 sys.dont_write_bytecode = True
 
-READY = Ready("3", "2", "3", "2")
+READY = Ready()
 
 DECLARATION = """
     title = "Tiny"

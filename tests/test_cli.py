@@ -31,7 +31,7 @@ def notebook(folder: Path, *, assignment: str = "tiny", source: str = "def doubl
 
 def judged(course, id_, outcome, *, fault=""):
     exercise = course.exercise("tiny", id_)
-    blank = empty_verdict(course, exercise, "d" * 64, Tier.MODEL, fault)
+    blank = empty_verdict(exercise, "d" * 64, Tier.MODEL, fault)
     if fault:
         return blank
     sentence = "" if outcome is Outcome.PASSED else "It is wrong."
@@ -189,3 +189,18 @@ def test_without_nbgrader_grading_says_what_to_install():
 def test_another_missing_module_is_not_hidden():
     with pytest.raises(ModuleNotFoundError), cli.needs_nbgrader():
         raise ModuleNotFoundError("No module named 'nothing'", name="nothing")
+
+
+def test_what_nbgrader_refuses_is_a_message_and_exit_code_2(tiny, monkeypatch):
+    from nbgrader.converters import NbGraderException
+
+    from warpgrade.grading import pipeline
+
+    def refuse(*_, **__):
+        raise NbGraderException("the gradebook knows no assignment 'tiny'. Run: nbgrader generate_assignment tiny")
+
+    monkeypatch.setattr(pipeline, "grade_class", refuse)
+    result = run(tiny, "grade", "tiny")
+    assert result.exit_code == 2
+    assert "Run: nbgrader generate_assignment tiny" in result.stderr
+    assert "Traceback" not in result.stderr

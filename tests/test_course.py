@@ -122,3 +122,42 @@ def test_a_course_behind_a_link_has_one_root(tiny: Any, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tiny.root)
     assert Course(link).root == tiny.root
+
+
+@pytest.mark.parametrize("overlay", ["/nonexistent/private", "private", ""])
+def test_an_overlay_that_is_not_there_is_never_passed_over(
+    overlay: str, tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The class would be judged by tests that it can read."""
+    (tmp_path / "private").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WARPGRADE_OVERLAY", overlay)
+    if overlay:
+        with pytest.raises(CourseError, match="WARPGRADE_OVERLAY names"):
+            Course.find(tiny.root)
+    else:
+        assert Course.find(tiny.root).overlay is None
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('kind = "tensor"', 'kind = "tensr"'),
+        ('dtypes = ["float32"]', 'dtypes = ["fp32"]'),
+        ('kind = "tensor"', 'kind = "tensor"\nlayout = "contigous"'),
+    ],
+)
+def test_a_word_that_means_nothing_is_refused(right: str, wrong: str, tiny: Any) -> None:
+    path = tiny.root / "source/tiny/exercises.toml"
+    path.write_text(path.read_text().replace(right, wrong, 1))
+    with pytest.raises(CourseError, match="Invalid enum value"):
+        tiny.course.assignment("tiny")
+
+
+def test_the_dtypes_of_a_declaration_are_those_of_the_wire() -> None:
+    from typing import get_args
+
+    from warpgrade.course import Dtype
+    from warpgrade.wire.messages import ITEMSIZE_BYTES
+
+    assert set(get_args(Dtype)) == set(ITEMSIZE_BYTES)

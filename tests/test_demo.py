@@ -25,7 +25,7 @@ def judged(tiny):
         for kind, count in ((TestKind.PUBLIC, 2), (TestKind.HIDDEN, 4))
         for number in range(count)
     ]
-    blank = empty_verdict(tiny.course, tiny.exercise(), "d" * 64, Tier.MODEL, "")
+    blank = empty_verdict(tiny.exercise(), "d" * 64, Tier.MODEL, "")
     return msgspec.structs.replace(blank, verdicts=tests)
 
 

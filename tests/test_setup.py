@@ -213,3 +213,15 @@ def test_without_that_module_and_rights_it_says_how_to_get_it(place):
     status, said = place.run(NO_ENSUREPIP="1")
     assert status != 0
     assert "sudo apt-get install python3.11-venv" in said
+
+
+def test_a_folder_that_is_no_virtual_environment_is_left_alone(place):
+    (place.course / "envs").mkdir()
+    (place.course / "envs/precious").write_text("mine")
+    status, said = place.run(VENV="envs")
+    assert status != 0
+    assert "is no virtual environment" in said
+    assert (place.course / "envs/precious").read_text() == "mine"
+    (place.course / "half").mkdir()
+    (place.course / "half/pyvenv.cfg").write_text("")
+    assert place.run(VENV="half")[0] == 0, "one that a stopped run left is made again"

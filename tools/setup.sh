@@ -59,8 +59,12 @@ else
         version=$("$PYTHON" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
         apt_install "$version" || die "$PYTHON cannot make virtual environments. Install its module: sudo apt-get install $version"
     fi
+    if [ -e "$venv/pyvenv.cfg" ]; then
+        rm -rf "$venv" # of a run that was stopped half way
+    elif [ -n "$(ls -A "$venv" 2>/dev/null)" ]; then
+        die "$venv is there and is no virtual environment. Name another folder: VENV=... make setup"
+    fi
     say "making $venv with $("$PYTHON" -V)"
-    rm -rf "$venv" # of a run that was stopped half way
     "$PYTHON" -m venv "$venv"
 fi
 python=$venv/bin/python

@@ -40,7 +40,9 @@ def reported(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
 
         try:
             command(*arguments, **keywords)
-        except (CourseError, SubmissionError, SandboxUnavailable) as error:
+        except Exception as error:
+            if not isinstance(error, (CourseError, SubmissionError, SandboxUnavailable, *_nbgraders_own())):
+                raise
             err.print(f"warpgrade: {error}", highlight=False, markup=False, soft_wrap=True)
             raise typer.Exit(2) from error
         except KeyboardInterrupt:
@@ -48,6 +50,12 @@ def reported(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
             raise typer.Exit(130) from None
 
     return run
+
+
+def _nbgraders_own() -> tuple[type[Exception], ...]:
+    """What nbgrader raises for a gradebook that is locked or does not know the assignment; nothing without nbgrader."""
+    converters = sys.modules.get("nbgrader.converters")
+    return (converters.NbGraderException,) if converters else ()
 
 
 @app.callback()
@@ -85,7 +93,7 @@ def judge(
     unknown = sorted(set(exercise or ()) - set(found.exercises))
     if unknown:
         raise CourseError(f"no exercise {', '.join(unknown)} in {found.name}; it has {', '.join(found.exercises)}")
-    options = Options(sandbox=not no_sandbox, use_store=not fresh, jobs=jobs or Options.jobs)
+    options = Options(sandbox=not no_sandbox, look_up=not fresh, jobs=jobs or Options.jobs)
     wanted = exercise or list(found.exercises)
     with err.status(f"judging {len(wanted)} exercises") as status:
         done = 0
@@ -115,7 +123,7 @@ def judge(
             err.print(
                 "Judged WITHOUT a sandbox: for the author's own code; `record` refuses these verdicts.", style="red"
             )
-    if any(verdict.fault for verdict in judged.values()):
+    if any(verdict.faulty for verdict in judged.values()):
         raise typer.Exit(1)
 
 
@@ -152,7 +160,7 @@ def grade(
     with needs_nbgrader():
         from warpgrade.grading.pipeline import grade_class
     course = Course.find(course_folder)
-    options = Options(use_store=not fresh, jobs=jobs or Options.jobs)
+    options = Options(look_up=not fresh, jobs=jobs or Options.jobs)
     with shown.GradingProgress(err) as progress:
         summary = grade_class(
             course, assignment, student or None, options, progress.judged, progress.recorded, expect=progress.expect

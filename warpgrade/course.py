@@ -1,7 +1,7 @@
 """The Course on disk and its public declarations: which exercises there are, what they are worth and what they promise.
 
-`source/<assignment>/exercises.toml` is the one declaration of an Exercise. The contract box in the notebook, the stub,
-what the Judge sends and what it accepts back are all made from it.
+`source/<assignment>/exercises.toml` is the one declaration of an Exercise. The contract box in the notebook and what
+the Judge accepts back are made from it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tomllib
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -22,12 +22,18 @@ SPEED_SHARE = Fraction(2, 10)
 
 EXERCISE_ID = re.compile(r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$")
 #: What `submission` in a suite has of its own.
-TAKEN_IDS = frozenset({"launch", "start", "close", "notices", "output", "last_inputs", "was_ready"})
+TAKEN_IDS = frozenset({"launch", "start", "close", "notices", "output", "last_inputs", "was_ready", "disturbed"})
 SPEED_SUFFIX, SOLUTION_SUFFIX = "__speed", "__solution"
 
 
 class CourseError(Exception):
     """Something of the course's own is missing or wrong: never the student's fault. The text says where, what next."""
+
+
+#: PyTorch's names of what a declaration may ask for; `wire.messages.ITEMSIZE_BYTES` has the same ones.
+Dtype = Literal[
+    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"
+]  # fmt: skip
 
 
 class Form(StrEnum):
@@ -43,17 +49,17 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Argument(Declared, frozen=True):
-    """One parameter. `kind` is tensor, int, float, bool or constexpr; the rest is about tensors.
+    """One parameter. All but `name`, `kind` and `note` is about tensors.
 
-    `shape` names sizes, `["M", "N"]`, or is `["..."]` for any; `dtypes` are PyTorch's names; `layout` is "contiguous"
-    or "any"; an `output` is written in place by the student and starts out poisoned with NaN or a pattern.
+    `shape` names sizes, `["M", "N"]`, or is `["..."]` for any; `dtypes` are PyTorch's names; an `output` is written in
+    place by the student and starts out poisoned with NaN or a pattern.
     """
 
     name: str
-    kind: str
-    dtypes: list[str] = []
+    kind: Literal["tensor", "int", "float", "bool", "constexpr"]
+    dtypes: list[Dtype] = []
     shape: list[str] = msgspec.field(default_factory=lambda: ["..."])
-    layout: str = "contiguous"
+    layout: Literal["contiguous", "any"] = "contiguous"
     output: bool = False
     note: str = ""
 
@@ -61,7 +67,7 @@ class Argument(Declared, frozen=True):
 class Return(Declared, frozen=True):
     """One returned value. `dtype` and `shape` may name an argument ("x": the same as x's). Tensors are contiguous."""
 
-    kind: str = "tensor"
+    kind: Literal["tensor", "int", "float", "bool", "handle"] = "tensor"
     dtype: str = ""
     shape: list[str] | str = "..."
     note: str = ""
@@ -155,19 +161,33 @@ class Course:
     def __init__(self, root: Path, overlay: Path | None = None) -> None:
         self.root = root.resolve()
         self.overlay = overlay.resolve() if overlay else None
+        # Never passed over: without it a class would be judged by tests that it can read.
+        if overlay is not None and not (overlay.is_absolute() and overlay.is_dir()):
+            raise CourseError(
+                f"WARPGRADE_OVERLAY names {overlay}, which is not the absolute path of a folder. Set it right, or "
+                "unset it to judge by the tests in course_tests/ alone."
+            )
+
+    @classmethod
+    def at(cls, root: Path) -> Course:
+        """The course in this very folder.
+
+        The environment variable WARPGRADE_OVERLAY names a private folder laid out like `course_tests/` whose suites
+        come first. Raises CourseError where it names none.
+        """
+        overlay = os.environ.get("WARPGRADE_OVERLAY")
+        return cls(root, Path(overlay) if overlay else None)
 
     @classmethod
     def find(cls, start: Path | None = None) -> Course:
         """The course around `start` (default: the current folder): the nearest folder upwards that holds `source/`.
 
-        The environment variable WARPGRADE_OVERLAY names a private folder laid out like `course_tests/` whose suites
-        come first. Raises CourseError when there is no course.
+        As `at`. Raises CourseError when there is no course.
         """
-        overlay = os.environ.get("WARPGRADE_OVERLAY")
         here = (start or Path.cwd()).resolve()
         for folder in (here, *here.parents):
             if (folder / "source").is_dir() and (folder / "course_tests").is_dir():
-                return cls(folder, Path(overlay) if overlay else None)
+                return cls.at(folder)
         raise CourseError(
             f"no course in {here} or above it: expected a folder that holds source/ and course_tests/. "
             "Change into the course, or name it with --course."
@@ -221,6 +241,11 @@ class Course:
         raise CourseError(
             f"no hidden tests for {assignment}/{id_}: course_tests/{assignment}/test_{id_}.py does not exist"
         )
+
+    def reference(self, assignment: str, id_: str) -> Path:
+        """`reference.py` for an exercise's hidden suite: the one beside it, else the one in `course_tests/`."""
+        beside = self.suite(assignment, id_).with_name("reference.py")
+        return beside if beside.is_file() else self.root / "course_tests" / assignment / "reference.py"
 
     def secrets(self) -> list[Path]:
         """Paths that no sandbox may ever show; the Worker's start-up assertion looks for each of them."""

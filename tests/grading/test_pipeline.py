@@ -1,5 +1,6 @@
 """A whole class at once, verdicts from elsewhere, a gradebook that somebody else holds."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -84,7 +85,11 @@ def verdict_file(classroom, judge, path, **changes):
     submission = read_submission(classroom.root / "submitted" / "alice" / "hw" / "hw.ipynb")
     assignment = course.assignment("hw")
     judged = [
-        msgspec.structs.replace(v, suite_digest=suite.suite_digest(course, assignment.exercises[v.exercise]))
+        msgspec.structs.replace(
+            v,
+            suite_digest=suite.suite_digest(course, assignment.exercises[v.exercise]),
+            environment=suite.environment(),
+        )
         for v in judge.judge(course, assignment, submission).values()
     ]
     fields = {"format_version": 1, "assignment": "hw", "notebook": "hw.ipynb", "exercises": judged}
@@ -162,3 +167,47 @@ def test_a_gradebook_locked_for_a_moment_is_waited_for(classroom, judge):
     locker.wait()
     locker.stdout.close()
     assert classroom.grades("alice")["relu"] == (4.0, False, None)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_something_else_by_the_name_of_a_notebook_stops_nobody(classroom, judge, make):
+    for student in ("alice", "bob"):
+        classroom.submit(student, classroom.answered())
+    grade_class(classroom.course, "hw", judge=judge.many)
+    place = classroom.root / "submitted" / "bob" / "hw" / "hw.ipynb"
+    place.unlink()
+    make(place)
+    summary = grade_class(classroom.course, "hw", judge=judge.many)
+    assert [graded.student for graded in summary.graded] == ["alice", "bob"]
+    assert classroom.grades("alice")["relu"] == (4.0, False, None)
+    assert classroom.grades("bob")["relu"] == (None, True, None)
+
+
+def test_a_file_with_some_exercises_leaves_the_marks_of_the_others(classroom, judge, tmp_path):
+    classroom.submit("alice", classroom.answered())
+    whole = verdict_file(classroom, judge, tmp_path / "whole.json")
+    content = msgspec.json.decode(whole.read_bytes(), type=VerdictFile)
+    part = tmp_path / "part.json"
+    relu = [verdict for verdict in content.exercises if verdict.exercise == "relu"]
+    part.write_bytes(msgspec.json.encode(msgspec.structs.replace(content, exercises=relu)))
+    with pytest.raises(CourseError, match="no verdict on plus"):
+        record_file(classroom.course, part)
+    record_file(classroom.course, whole)
+    record_file(classroom.course, part)
+    assert classroom.grades("alice")["plus"] == (2.0, False, None)
+
+
+def test_a_fault_in_one_exercise_does_not_refuse_the_others(classroom, judge, tmp_path):
+    classroom.submit("alice", classroom.answered())
+    path = verdict_file(classroom, judge, tmp_path / "v.json")
+    content = msgspec.json.decode(path.read_bytes(), type=VerdictFile)
+    broken = [
+        msgspec.structs.replace(verdict, verdicts=[], fault="the judge ended early", suite_digest="")
+        if verdict.exercise == "plus"
+        else verdict
+        for verdict in content.exercises
+    ]
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(content, exercises=broken)))
+    record_file(classroom.course, path)
+    assert classroom.grades("alice")["relu"] == (4.0, False, None)
+    assert classroom.grades("alice")["plus"] == (None, True, None)

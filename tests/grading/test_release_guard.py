@@ -112,3 +112,15 @@ def test_a_good_source_is_released_without_a_trace_of_the_answer(classroom):
     for secret in ("secret_relu", "a + b", "forty-two", "grade(", "HIDDEN", "SOLUTION"):
         assert secret not in text
     assert "raise NotImplementedError()" in text
+
+
+@pytest.mark.parametrize("name", ["test_plus.py", "reference.py", "data/test_more.py"])
+def test_a_hidden_test_that_strayed_into_the_source_is_refused(classroom, name, caplog):
+    """All that lies there goes to students."""
+    (classroom.root / "course_tests/hw/reference.py").write_text("EXPECTED = 1\n")
+    stray = classroom.root / "source/hw" / name
+    stray.parent.mkdir(exist_ok=True)
+    stray.write_text("EXPECTED = 1\n")
+    with pytest.raises(NbGraderException):
+        classroom.release()
+    assert f"source/hw/{name}" in caplog.text

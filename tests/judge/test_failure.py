@@ -48,4 +48,4 @@ def test_all_else_is_a_fault_whose_text_is_evidence(error: BaseException) -> Non
 def test_a_missing_sandbox_says_why() -> None:
     failure = of(SandboxUnavailable("bwrap is not installed"))
     assert failure.outcome is Outcome.FAULT
-    assert "bwrap is not installed" in failure.sentence
+    assert "bwrap is not installed" in failure.evidence["reason"]

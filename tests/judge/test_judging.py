@@ -21,6 +21,7 @@ from warpgrade.judge.judging import JudgePool, Options, judge_many, judge_submis
 from warpgrade.judge.marks import MAX_ATTEMPTS, correctness_mark
 from warpgrade.judge.sandbox import SandboxUnavailable
 from warpgrade.judge.sandbox.process import wait_until
+from warpgrade.judge.store import VerdictStore
 from warpgrade.judge.suite import environment, suite_digest
 from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind, Tier, Verdict
 
@@ -43,6 +44,7 @@ class Played:
     """Stands in for JudgePool: counts the tasks, and passes them all."""
 
     tasks: list[Any] = []  # noqa: RUF012 - of the class, and cleared by the fixture
+    sentence = ""
 
     def __init__(self, course: Any, options: Options) -> None:
         self._course = course
@@ -60,7 +62,11 @@ class Played:
             yield ExerciseVerdict(
                 assignment="tiny", exercise=task.exercise.id, tier=Tier.MODEL, submission_digest=task.submission.digest,
                 suite_digest=suite_digest(self._course, task.exercise), environment=environment(),
-                verdicts=[Verdict(test="t", kind=TestKind.HIDDEN, outcome=Outcome.PASSED, points=points)],
+                verdicts=[
+                    Verdict(
+                        test="t", kind=TestKind.HIDDEN, outcome=Outcome.PASSED, points=points, sentence=self.sentence
+                    )
+                ],
             )  # fmt: skip
 
 
@@ -103,11 +109,30 @@ def test_a_killed_run_continues(tiny: Any, notebook: Any, played: list[Any]) -> 
     assert [task.exercise.id for task in played] == ["double", "fill"]
 
 
-def test_the_store_can_be_left_alone(tiny: Any, notebook: Any, played: list[Any]) -> None:
+def test_what_is_judged_afresh_takes_the_place_of_what_was_stored(
+    tiny: Any, notebook: Any, played: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the next run would bring back the verdict that somebody had judged again because it was wrong."""
+    submission = notebook(RIGHT)
+    judge_submission(tiny.course, "tiny", submission)
+    monkeypatch.setattr(Played, "sentence", "afresh")
     for _ in range(2):
-        judge_submission(tiny.course, "tiny", notebook(RIGHT), Options(use_store=False))
-    assert len(played) == 4
-    assert not (tiny.root / "verdicts").exists()
+        judge_submission(tiny.course, "tiny", submission, Options(look_up=False))
+    assert len(played) == 6
+    stored = judge_submission(tiny.course, "tiny", submission)
+    assert len(played) == 6
+    assert [verdict.sentence for verdict in stored["double"].verdicts] == ["afresh"]
+
+
+def test_a_verdict_that_cannot_be_stored_is_given_all_the_same(
+    tiny: Any, notebook: Any, played: list[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*arguments: Any) -> bool:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(VerdictStore, "put", full)
+    assert outcomes(judge_submission(tiny.course, "tiny", notebook(RIGHT))["double"]) == {Outcome.PASSED}
+    assert "No space left" in caplog.text
 
 
 def test_stored_verdicts_are_not_used_without_a_sandbox(tiny: Any, notebook: Any, played: list[Any]) -> None:
@@ -125,7 +150,8 @@ def test_an_exercise_without_a_suite_is_a_fault_and_the_others_are_judged(
 ) -> None:
     (tiny.root / "course_tests/tiny/test_double.py").unlink()
     judged = judge_submission(tiny.course, "tiny", notebook(RIGHT))
-    assert "no hidden tests" in judged["double"].fault
+    assert "no hidden tests" in judged["double"].fault_evidence
+    assert "test_double" not in judged["double"].fault, "which students read"
     assert outcomes(judged["fill"]) == {Outcome.PASSED}
 
 
@@ -147,8 +173,8 @@ def test_without_a_sandbox_to_be_had_nothing_is_judged(
 def test_a_submission_is_judged_for_real(tiny: Any, notebook: Any) -> None:
     """Zygote, judge, sandbox, worker, and back."""
     wrong = "def double(x):\n    return 3 * x\nimport os\ndef fill(x, out):\n    os._exit(0)\n"
-    before = sorted(path for path in tiny.root.rglob("*"))
-    judged = judge_many(tiny.course, "tiny", [notebook(RIGHT), notebook(wrong)], Options(jobs=2, use_store=False))
+    before = sorted(tiny.root.rglob("*"))
+    judged = judge_many(tiny.course, "tiny", [notebook(RIGHT), notebook(wrong)], Options(jobs=2, look_up=False))
     right, bad = judged[notebook(RIGHT).digest], judged[notebook(wrong).digest]
     for name in ("double", "fill"):
         assert (right[name].fault, outcomes(right[name]), right[name].attempts) == ("", {Outcome.PASSED}, 1)
@@ -156,7 +182,8 @@ def test_a_submission_is_judged_for_real(tiny: Any, notebook: Any) -> None:
         assert mark.earned == mark.possible
     assert outcomes(bad["double"]) == {Outcome.WRONG}
     assert outcomes(bad["fill"]) == {Outcome.CRASHED}
-    assert sorted(path for path in tiny.root.rglob("*")) == before, "the course is not littered"
+    after = [path for path in tiny.root.rglob("*") if "verdicts" not in path.parts]
+    assert sorted(after) == before, "the course is not littered"
 
 
 KILLERS = {
@@ -213,6 +240,38 @@ def test_a_zygote_that_is_killed_with_unread_requests_is_a_fault_and_no_error(ti
     assert all(verdict.fault for verdict in judged)
 
 
+def test_a_zygote_that_dies_before_the_next_start_takes_nobody_with_it_unseen(tiny: Any, notebook: Any) -> None:
+    """A new one would not know the Judges of the old one, and nobody would ever hear of them."""
+
+    class Killing(JudgePool):
+        starts = 0
+
+        def _start(self, task: Any) -> int:
+            self.starts += 1
+            if self.starts == 2:
+                assert self._zygote is not None
+                self._zygote.kill()
+                self._zygote.wait()
+            return super()._start(task)
+
+    tasks = [judging._Task(tiny.exercise(name), notebook(RIGHT)) for name in ("double", "fill")]
+    with Killing(tiny.course, Options(jobs=2, sandbox=False)) as pool:
+        judged = list(pool.run(tasks))
+    assert {(verdict.exercise, verdict.fault, verdict.attempts) for verdict in judged} == {
+        ("double", "", 2),
+        ("fill", "", 2),
+    }
+
+
+def test_a_call_that_did_not_have_the_processor_is_judged_once_more_alone(tiny: Any, notebook: Any) -> None:
+    submission = notebook("def double(x):\n    __import__('time').sleep(60)\n")
+    exercise = tiny.exercise(call_s=0.5, exercise_s=1.0)
+    with JudgePool(tiny.course, Options(jobs=1, sandbox=False)) as pool:
+        (judged,) = pool.run([judging._Task(exercise, submission)])
+    assert outcomes(judged) == {Outcome.TIMED_OUT}
+    assert judged.attempts == 2
+
+
 def test_a_judge_that_takes_too_long_is_ended(tiny: Any, notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "JUDGE_SLACK_S", 0.0)
     monkeypatch.setattr(judging, "START_LIMIT_S", 0.0)
@@ -240,7 +299,7 @@ def test_whoever_stops_the_run_stops_all_of_it(how: signal.Signals, isolate: boo
         code = "def double(x):\\n    print('busy', flush=True)\\n    while True: pass\\n"
         cell = {{"cell_type": "code", "metadata": {{}}, "source": code}}
         submission = parse_submission(json.dumps({{"cells": [cell], "metadata": {{}}}}), "x")
-        options = Options(jobs=1, use_store=False, sandbox={isolate})
+        options = Options(jobs=1, look_up=False, sandbox={isolate})
         judge_submission(Course(Path({str(tiny.root)!r})), "tiny", submission, options, exercises=["double"])
     """)
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import socket
 import subprocess
@@ -16,6 +18,8 @@ import msgspec
 import pytest
 import torch
 
+from warpgrade.course import Course
+from warpgrade.judge import suite as suite_module
 from warpgrade.judge.marks import correctness_mark
 from warpgrade.judge.plugin import Job
 from warpgrade.judge.sandbox import SandboxUnavailable
@@ -381,3 +385,78 @@ def test_without_submission_the_plugin_is_inert_and_two_suites_are_too_many(
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "one exercise at a time" in done.stderr
     assert shutil.which("pytest") is None or pytestconfig.pluginmanager.get_plugin("warpgrade-judge") is None
+
+
+# --- what has no say ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("PYTEST_ADDOPTS", "-k right"), ("PYTEST_ADDOPTS", "-x"), ("PYTEST_PLUGINS", "no_such_plugin")]
+)
+def test_the_callers_environment_has_no_say_in_marks(
+    name: str, value: str, judge: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    judged = judge(wrap("assert_close(submission.double(x), 3 * x)"))
+    assert judged.fault == ""
+    assert {verdict.test for verdict in judged.verdicts} == {"two", "right", "it"}
+    assert os.environ[name] == value
+
+
+def test_tests_that_somebody_else_leaves_out_are_a_fault(judge: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their points would be shared among the rest."""
+    monkeypatch.setattr(suite_module, "_pytest_alone", contextlib.nullcontext)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k right")
+    assert "left out" in judge(wrap("pass")).fault
+
+
+def test_what_a_broken_suite_says_is_not_for_students(judge: Run) -> None:
+    judged = judge("EXPECTED = reference_of_hidden(1025)\ndef test_it(submission): pass\n")
+    assert judged.fault
+    assert "reference_of_hidden" not in judged.fault
+    assert "reference_of_hidden" in judged.fault_evidence
+    assert all("reference_of_hidden" not in verdict.sentence for verdict in judged.verdicts)
+
+
+def test_a_fault_in_one_test_ends_the_others(judge: Run) -> None:
+    judged = judge("""
+        def test_a(submission):
+            raise OSError("a full disk")
+        def test_b(submission):
+            raise AssertionError("this must not run")
+    """)
+    assert judged.fault
+    assert of(judged, "b").outcome is Outcome.FAULT
+
+
+def test_a_suite_that_was_mended_is_imported_anew(tiny: Any, notebook: Any, workers: Any) -> None:
+    """As in a notebook's kernel, where `grade` runs again and again."""
+    job = Job(tiny.course, tiny.exercise(), notebook("def double(x): return x + x"), workers.honest(), Tier.MODEL)
+    for factor, outcome in ((3, Outcome.WRONG), (2, Outcome.PASSED)):
+        tiny.write("course_tests/tiny/reference.py", f"FACTOR = {factor}\n")
+        tiny.write("course_tests/tiny/test_double.py", f"""
+            def test_it(submission, inputs, assert_close, reference):
+                x = inputs.normal(3)
+                assert_close(submission.double(x), reference.FACTOR * x + 0 * {factor})
+        """)  # fmt: skip
+        assert of(run_suite(job), "it").outcome is outcome
+
+
+def test_a_suite_of_the_overlay_may_use_the_courses_reference(
+    tiny: Any, notebook: Any, workers: Any, tmp_path: Path
+) -> None:
+    tiny.write("course_tests/tiny/reference.py", "FACTOR = 2\n")
+    private = tmp_path / "private/tiny/test_double.py"
+    private.parent.mkdir(parents=True)
+    private.write_text(
+        "def test_mine(submission, inputs, assert_close, reference):\n"
+        "    x = inputs.normal(3)\n    assert_close(submission.double(x), reference.FACTOR * x)\n"
+    )
+    course = Course(tiny.root, tmp_path / "private")
+    job = Job(course, tiny.exercise(), notebook("def double(x): return x + x"), workers.honest(), Tier.MODEL)
+    judged = run_suite(job)
+    assert of(judged, "mine").outcome is Outcome.PASSED
+    before = suite_digest(course, tiny.exercise())
+    tiny.write("course_tests/tiny/reference.py", "FACTOR = 3\n")
+    assert suite_digest(course, tiny.exercise()) != before

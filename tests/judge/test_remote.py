@@ -30,7 +30,7 @@ from warpgrade.wire.messages import (
 )
 
 X = torch.arange(6, dtype=torch.float32)
-READY = Ready("3", "2", "3", "2")
+READY = Ready()
 
 
 # --- honest ---------------------------------------------------------------------------------------------------------
@@ -243,4 +243,44 @@ def test_own_work_is_required_where_the_exercise_says_so(make: Any, workers: Any
     with pytest.raises(Failure) as caught:
         remote.double(X)
     assert caught.value.outcome is Outcome.REFUSED
+    remote.close()
+
+
+# --- a busy machine -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("busy", "disturbed"), [(0.0, True), (0.5, True), (1.0, False)])
+def test_a_time_out_without_the_processor_may_be_the_machines(
+    busy: float, disturbed: bool, make: Any, workers: Any
+) -> None:
+    remote = make(workers.calling(lambda player, call, payload: None, busy=busy), call_s=0.3)
+    with pytest.raises(Failure) as caught:
+        remote.double(X)
+    assert (caught.value.outcome, remote.disturbed) == (Outcome.TIMED_OUT, disturbed)
+    remote.close()
+
+
+def test_a_kill_that_nobody_explains_may_be_the_machines(make: Any, workers: Any) -> None:
+    for unknown in (True, False):
+        end = Exit("it was killed by signal 9 (SIGKILL)", killed_by_unknown=unknown)
+        remote = make(workers.calling(lambda player, call, payload: player.socket.shutdown(socket.SHUT_RDWR), end=end))
+        with pytest.raises(Failure):
+            remote.double(X)
+        assert remote.disturbed is unknown
+
+
+def test_when_the_time_is_used_up_no_worker_is_started_any_more(make: Any, workers: Any) -> None:
+    sandbox = workers.calling(lambda player, call, payload: None)
+    remote = make(sandbox, call_s=0.2, exercise_s=0.3)
+    for _ in range(5):
+        with pytest.raises(Failure):
+            remote.double(X)
+    assert sandbox.started == 2
+    remote.close()
+
+
+def test_an_output_is_no_input_that_a_result_could_be_a_copy_of(make: Any, workers: Any) -> None:
+    remote = make(workers.honest(lambda x, out: [out.copy_(x), None][1]), "fill")
+    remote.fill(X, torch.full((6,), float("nan")))
+    assert list(remote.last_inputs) == ["x"]
     remote.close()

@@ -40,7 +40,7 @@ from warpgrade.wire.messages import (
 )
 
 X = torch.arange(6, dtype=torch.float32)
-READY = Ready("3", "2", "3", "2")
+READY = Ready()
 
 
 def said(value: Any, *, offset: int | None = None, extra: bytes = b"", cut: int = 0) -> Callable[..., None]:

@@ -25,7 +25,7 @@ from warpgrade.wire.messages import (
 )
 
 X = torch.arange(6, dtype=torch.float32)
-READY = Ready("3", "2", "3", "2")
+READY = Ready()
 
 
 def raising(

@@ -51,7 +51,7 @@ def test_check_reports_raises_and_starts_clean(released):
     assert errors(undefined) == ["CheckFailed"]
     assert "not_implemented" in printed(undefined)
     assert errors(right) == []
-    assert "public tests 1/1 from a clean start" in printed(right)
+    assert "public tests 1/1 with the cells that you have run" in printed(right)
     assert errors(wrong) == ["CheckFailed"]
     assert "got" in printed(wrong)
     assert "expected" in printed(wrong)

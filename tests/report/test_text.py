@@ -22,7 +22,7 @@ def verdict(kind=TestKind.HIDDEN, outcome=Outcome.WRONG, points="7", name="rows 
 
 @pytest.fixture
 def judged(tiny):
-    blank = empty_verdict(tiny.course, tiny.exercise(), "d" * 64, Tier.MODEL, "")
+    blank = empty_verdict(tiny.exercise(), "d" * 64, Tier.MODEL, "")
 
     def with_tests(*tests: Verdict, **more):
         return msgspec.structs.replace(blank, verdicts=list(tests), **more)
@@ -80,7 +80,7 @@ def test_points_are_written_as_people_write_them(points, shown):
 
 def test_check_speaks_of_public_tests_only(tiny, judged):
     report = text.check_report(tiny.exercise(), judged(verdict(TestKind.PUBLIC, Outcome.PASSED, "3", "two")))
-    assert "public tests 1/1 from a clean start" in report
+    assert "public tests 1/1 with the cells that you have run" in report
     assert "all tests" not in report
 
 

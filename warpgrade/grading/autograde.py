@@ -158,11 +158,11 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
                 self.log.log(level, "%s: %s: %s", graded.student, need.cell, need.reason)
         troubled = [graded for graded in self.graded if graded.trouble]
         for graded in troubled:
-            self.log.error("%s has no marks, and it is not the student's fault: %s", graded.student, graded.trouble)
+            self.log.error("%s: not judged, and not the student's fault: %s", graded.student, graded.trouble)
         if troubled and not self._quiet:
             names = ", ".join(graded.student for graded in troubled)
             raise NbGraderException(
-                f"{len(troubled)} of {len(self.graded)} submissions were not judged ({names}); the others were. "
+                f"{len(troubled)} of {len(self.graded)} submissions were not judged wholly ({names}); the others were. "
                 "The log above says why. Put it right and run the same command again."
             )
 
@@ -192,7 +192,11 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
             mine = self._convert(plan, assignment, student)
             needs += mine["recorded"]
             outcome = mine["outcome"]
-            faults = [f"{id_}: {judged.fault}" for id_, judged in outcome.judged.items() if judged.fault]
+            faults = [
+                " ".join(filter(None, (f"{id_}: {judged.fault}", judged.fault_evidence)))
+                for id_, judged in outcome.judged.items()
+                if judged.faulty
+            ]
             trouble = trouble or outcome.trouble or "; ".join(faults)
         return Graded(student, tuple(needs), trouble)
 

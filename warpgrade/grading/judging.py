@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -58,9 +59,9 @@ def file_digest(path: Path | None) -> str:
     """What was handed in, essays and outputs included; "" where nothing was."""
     if path is None:
         return ""
-    size = path.lstat().st_size
-    if path.is_symlink() or size > MAX_NOTEBOOK_BYTES:
-        return f"not read, {size} bytes"
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_NOTEBOOK_BYTES:
+        return f"not read, {status.st_size} bytes"
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -35,7 +35,7 @@ from warpgrade.grading.judging import (
 from warpgrade.grading.normalise import normalise, rebuild
 from warpgrade.judge.judging import Options, judge_many
 from warpgrade.judge.store import VerdictStore
-from warpgrade.judge.verdict import FORMAT_VERSION, ExerciseVerdict, VerdictFile
+from warpgrade.judge.verdict import FORMAT_VERSION, ExerciseVerdict, Tier, VerdictFile
 from warpgrade.submission import Submission, SubmissionError
 
 #: (course, assignment, submissions, options, progress) -> verdicts by digest, then by exercise.
@@ -157,10 +157,21 @@ def record_file(course: Course, verdict_file: Path, recorded: Callable[[str], No
             f"({content.submission_digest[:12]}). Was it changed since, or not collected?"
         )
     _same_suites(course, declared, content, verdict_file)
+    store = VerdictStore(course)
     by_exercise = {verdict.exercise: verdict for verdict in content.exercises}
+    for id_, exercise in declared.exercises.items():  # of `judge --exercise`: the others keep their marks
+        if id_ not in by_exercise:
+            tiers = (store.get(exercise, content.submission_digest, tier) for tier in (Tier.GPU, Tier.MODEL))
+            found = next((verdict for verdict in tiers if verdict), None)
+            if found is None:
+                raise CourseError(
+                    f"{verdict_file.name} holds no verdict on {id_}, and none is stored here: recording it would take "
+                    f"that mark away. Judge the whole notebook: warpgrade judge NOTEBOOK --out {verdict_file.name}"
+                )
+            by_exercise[id_] = found
     judged = checked(by_exercise, declared, next(iter(matching.values())))
     for id_, verdict in judged.items():
-        VerdictStore(course).put(declared.exercises[id_], verdict)
+        store.put(declared.exercises[id_], verdict)
     return _record(config, content.assignment, list(matching), {content.submission_digest: judged}, recorded)
 
 
@@ -170,7 +181,7 @@ def _same_suites(course: Course, declared: Assignment, content: VerdictFile, pat
 
     for verdict in content.exercises:
         exercise = declared.exercises.get(verdict.exercise)
-        if exercise is not None and verdict.suite_digest != suite_digest(course, exercise):
+        if exercise is not None and not verdict.fault and verdict.suite_digest != suite_digest(course, exercise):
             raise CourseError(
                 f"{path} judged {verdict.exercise} with other tests than this course has now. Judge it again there "
                 "after updating the course, or grade here."

@@ -60,8 +60,8 @@ class Outcome:
         possible = exercise.speed_points if speed else exercise.correctness_points
         if self.broken:
             return Mark(None, possible, self.broken)
-        if self.trouble:
-            return Mark(None, possible, f"Not judged yet, and not your fault: {self.trouble}")
+        if self.trouble:  # which names paths: it is for the log and the instructor
+            return Mark(None, possible, "Not judged yet, and not your fault: the grading machine failed.")
         judged = self.judged.get(exercise.id)
         if judged is None:
             return Mark(None, possible, "Not judged yet, and not your fault: there is no verdict on this exercise.")

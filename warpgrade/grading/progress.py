@@ -36,7 +36,7 @@ class GradingProgress:
 
     def judged(self, verdict: ExerciseVerdict) -> None:
         """One exercise of one submission has its verdict."""
-        self._faults += bool(verdict.fault)
+        self._faults += verdict.faulty
         note = f"{self._faults} not decided" if self._faults else ""
         self._progress.update(self._judging, advance=1, note=note)
 

@@ -14,13 +14,13 @@ from warpgrade.grading.gradebook import ReleasedCell, changed, released_cells
 from warpgrade.judge.marks import MAX_ATTEMPTS, Mark
 from warpgrade.judge.verdict import ExerciseVerdict, Tier
 from warpgrade.judge.verdict import Outcome as TestOutcome
+from warpgrade.report.cell import NOT_DECLARED
 
 if TYPE_CHECKING:
     from warpgrade.grading.preprocessors import Outcome
 
 NO_RESPONSE = "No response."
 PROVISIONAL = "Provisional: judged on the CPU model; a run on a GPU may change it."
-NOT_DECLARED = "No exercise is declared for this cell: a person marks it."
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _agreeing(mark: Mark, max_score: float) -> Mark:
 
 
 def _remark(mark: Mark, judged: ExerciseVerdict, form: Form, speed: bool) -> str:
-    if mark.earned is None and judged.attempts >= MAX_ATTEMPTS:
+    if mark.earned is None and not mark.pending and judged.attempts >= MAX_ATTEMPTS:
         return f"Judged {judged.attempts} times without a decision: a person decides."
     tried = any(verdict.outcome is not TestOutcome.NOT_IMPLEMENTED for verdict in judged.verdicts)
     if mark.earned is not None and not speed and tried and judged.tier is Tier.MODEL and form is not Form.PLAIN:

@@ -8,7 +8,6 @@ back. A missing marker once gave a class the answers (cocalc#4764); nothing here
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +60,7 @@ class GuardRelease(NbGraderPreprocessor):  # type: ignore[misc]  # nbgrader is u
 def _declaration(preprocessor: Any, name: str) -> Assignment | None:
     converter = getattr(preprocessor.parent, "parent", None)
     root = getattr(getattr(converter, "coursedir", None), "root", None)
-    overlay = os.environ.get("WARPGRADE_OVERLAY")
-    course = Course(Path(root) if root else Path.cwd(), Path(overlay) if overlay else None)
+    course = Course.at(Path(root) if root else Path.cwd())
     if not (course.source(name) / "exercises.toml").is_file():
         if (course.root / "course_tests" / name).is_dir():
             raise ReleaseRefused(f"course_tests/{name} holds suites, but source/{name}/exercises.toml does not exist.")
@@ -73,6 +71,13 @@ def _declaration(preprocessor: Any, name: str) -> Assignment | None:
             course.suite(name, id_)
     except CourseError as error:
         raise ReleaseRefused(str(error)) from error
+    hidden = {path.name for folder in (course.root / "course_tests", course.overlay) if folder
+              for path in (folder / name).glob("*")}  # fmt: skip
+    stray = [p for p in course.source(name).rglob("*") if p.name in hidden or p.match("test_*.py")]
+    if stray:
+        names = ", ".join(sorted(str(path.relative_to(course.root)) for path in stray))
+        raise ReleaseRefused(f"{names}: all of source/{name} goes to students, and this looks like a hidden test or "
+                             f"its reference. Move it to course_tests/{name}.")  # fmt: skip
     if not (course.source(name) / assignment.notebook).is_file():
         raise ReleaseRefused(
             f"source/{name}/exercises.toml names the notebook {assignment.notebook}, which is not there."

@@ -47,7 +47,7 @@ def failure_of(error: BaseException, test_file: Path) -> Failure:
     if isinstance(error, AssertionError) and frames and Path(frames[-1].filename) == test_file:
         return Failure(Outcome.WRONG, "The result is not what it should be.", evidence={"assertion": str(error)[:2000]})
     if isinstance(error, SandboxUnavailable):
-        return Failure(Outcome.FAULT, f"The sandbox cannot be had: {error}")
+        return Failure(Outcome.FAULT, "The sandbox cannot be had.", evidence={"reason": str(error)})
     text = "".join(traceback.format_exception(error))[-6000:]
     return Failure(
         Outcome.FAULT,

@@ -6,6 +6,7 @@ No database and no nbgrader: verdicts come out, and whoever wants marks of them 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import select
 import signal
@@ -23,16 +24,18 @@ import msgspec
 
 from warpgrade.course import Course, CourseError, Exercise
 from warpgrade.judge.marks import MAX_ATTEMPTS
-from warpgrade.judge.sandbox import START_LIMIT_S, SandboxUnavailable
+from warpgrade.judge.sandbox import START_LIMIT_S
 from warpgrade.judge.sandbox.choice import choose_sandbox
 from warpgrade.judge.store import VerdictStore
 from warpgrade.judge.suite import empty_verdict
-from warpgrade.judge.verdict import ExerciseVerdict, Outcome, Tier
-from warpgrade.judge.zygote import Ended, Request
+from warpgrade.judge.verdict import ExerciseVerdict, Tier
+from warpgrade.judge.zygote import Ended, Kill, Request
 from warpgrade.submission import Submission
 
 #: Beyond what the exercise itself may take, for restarts of the Worker and the Judge's own work; then it is ended.
 JUDGE_SLACK_S = 300.0
+#: From being told to end until it counts as ended whatever comes back.
+KILL_GRACE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class Options:
     sandbox: bool = True
     tier: Tier = Tier.MODEL
     jobs: int = max(1, min(8, len(os.sched_getaffinity(0))))
-    use_store: bool = True
+    #: Take verdicts from the store. What is judged is stored either way, so that the newest verdict is the one kept.
+    look_up: bool = True
 
 
 Progress = Callable[[ExerciseVerdict], None]
@@ -93,12 +97,13 @@ def judge_many(
     for submission in unique.values():
         for exercise in wanted:
             try:
-                usable = options.use_store and options.sandbox
+                usable = options.look_up and options.sandbox
                 stored = store.get(exercise, submission.digest, options.tier) if usable else None
             except (
                 CourseError
             ) as error:  # no suite: the course's fault, and the other exercises are judged all the same
-                done(empty_verdict(course, exercise, submission.digest, options.tier, str(error)))
+                sentence = "This exercise has no tests to judge it by."
+                done(empty_verdict(exercise, submission.digest, options.tier, sentence, str(error)))
                 continue
             if stored is not None:
                 done(stored)
@@ -108,11 +113,20 @@ def judge_many(
         choose_sandbox(isolate=options.sandbox)  # refuses here, once, with the reason
         with JudgePool(course, options) as pool:
             for judged in pool.run(tasks):
-                if options.use_store:
-                    store.put(declared[judged.exercise], judged)
+                _keep(store, declared[judged.exercise], judged)
                 done(judged)
     order = [exercise.id for exercise in wanted]
     return {digest: {name: found[name] for name in order} for digest, found in results.items()}
+
+
+def _keep(store: VerdictStore, exercise: Exercise, judged: ExerciseVerdict) -> None:
+    """Into the store. A full disk costs only that: whoever waited for the verdict still gets it."""
+    try:
+        store.put(exercise, judged)
+    except (OSError, CourseError) as error:
+        logging.getLogger(__name__).warning(
+            "the verdict on %s was not kept, and will be judged again next time: %s", exercise.id, error
+        )
 
 
 @dataclass
@@ -121,6 +135,10 @@ class _Task:
     submission: Submission
     attempts: int = 0
     started: float = 0.0
+    #: When its Judge was told to end; 0.0 while it was not.
+    killed: float = 0.0
+    #: Judged once more with nothing beside it; that verdict stands.
+    alone: bool = False
 
 
 class JudgePool:
@@ -147,28 +165,36 @@ class JudgePool:
         self._folder.cleanup()
 
     def run(self, tasks: Sequence[_Task]) -> Iterable[ExerciseVerdict]:
-        """Yield a verdict for each task as it is decided, faults after `MAX_ATTEMPTS`."""
+        """Yield a verdict for each task as it is decided, faults after `MAX_ATTEMPTS`.
+
+        A disturbed one (see `ExerciseVerdict.disturbed`) is judged once more at the end, alone.
+        """
         waiting = deque(tasks)
+        disturbed: deque[_Task] = deque()
         running: dict[int, _Task] = {}
-        while waiting or running:
+        while waiting or running or disturbed:
+            if not waiting and not running:
+                waiting.append(disturbed.popleft())
             while waiting and len(running) < self._options.jobs:
                 task = waiting.popleft()
                 task.attempts += 1
-                task.started = time.monotonic()
+                task.started, task.killed = time.monotonic(), 0.0
                 running[self._start(task)] = task
             for number, judged in self._wait(running):
                 task = running.pop(number)
                 judged = msgspec.structs.replace(judged, attempts=task.attempts)
-                faulty = judged.fault or any(verdict.outcome is Outcome.FAULT for verdict in judged.verdicts)
-                if faulty and task.attempts < MAX_ATTEMPTS:
+                if judged.faulty and task.attempts < MAX_ATTEMPTS:
                     waiting.append(task)
+                elif judged.disturbed and not task.alone:
+                    task.alone = True
+                    disturbed.append(task)
                 else:
                     yield judged
 
     # --- the zygote -----------------------------------------------------------------------------------------------
 
     def _start(self, task: _Task) -> int:
-        if self._zygote is None or self._zygote.poll() is not None:
+        if self._wire is None:  # and not "if it has died": the Judges of a dead one are `_wait`'s to notice first
             self._start_zygote()
         self._numbers += 1
         request = Request(
@@ -185,7 +211,7 @@ class JudgePool:
         self._say(request)
         return self._numbers
 
-    def _say(self, request: Request) -> None:
+    def _say(self, request: Request | Kill) -> None:
         assert self._wire is not None
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `_wait` notices, and all of it is a fault
             self._wire.sendall(msgspec.json.encode(request) + b"\n")
@@ -231,22 +257,24 @@ class JudgePool:
             if not block:
                 log = self._log_tail()
                 self._end_zygote()
-                return [
-                    (number, self._fault(task, f"The judge ended early. {log}")) for number, task in running.items()
-                ]
+                return [(number, self._fault(task, "The judge ended early.", log)) for number, task in running.items()]
             self._buffer += block
-        ended: list[tuple[int, ExerciseVerdict]] = []
+        ended: dict[int, ExerciseVerdict] = {}
         while (end := self._buffer.find(b"\n")) >= 0:
             message = msgspec.json.decode(bytes(self._buffer[:end]), type=Ended)
             del self._buffer[: end + 1]
             if message.number in running:
-                ended.append((message.number, self._collect(message, running[message.number])))
+                ended[message.number] = self._collect(message, running[message.number])
         for number, task in running.items():
             limits = task.exercise.limits
-            if time.monotonic() - task.started > limits.exercise_s + limits.compile_s + START_LIMIT_S + JUDGE_SLACK_S:
-                task.started = time.monotonic() + 3600.0  # said once; its end comes as any other's
-                self._say(Request(number, "", "", "", "", task.submission, self._options.tier, True, "", kill=True))
-        return ended
+            allowed_s = limits.exercise_s + limits.compile_s + START_LIMIT_S + JUDGE_SLACK_S
+            now = time.monotonic()
+            if task.killed and now - task.killed > KILL_GRACE_S and number not in ended:
+                ended[number] = self._fault(task, f"The judge did not end in {allowed_s:.0f} s.")
+            elif now - task.started > allowed_s and not task.killed:
+                task.killed = now
+                self._say(Kill(number))
+        return ended.items()
 
     def _collect(self, message: Ended, task: _Task) -> ExerciseVerdict:
         path = self._result(message.number)
@@ -254,14 +282,14 @@ class JudgePool:
             try:
                 return msgspec.json.decode(path.read_bytes(), type=ExerciseVerdict)
             except (OSError, msgspec.MsgspecError, ValueError) as error:
-                return self._fault(task, f"The judge's result could not be read: {error}")
+                return self._fault(task, "The judge's result could not be read.", str(error))
             finally:
                 path.unlink(missing_ok=True)
         how = f"signal {-message.status}" if message.status < 0 else f"status {message.status}"
-        return self._fault(task, f"The judge ended with {how}. {self._log_tail()}".strip())
+        return self._fault(task, f"The judge ended with {how}.", self._log_tail())
 
-    def _fault(self, task: _Task, reason: str) -> ExerciseVerdict:
-        return empty_verdict(self._course, task.exercise, task.submission.digest, self._options.tier, reason)
+    def _fault(self, task: _Task, reason: str, evidence: str = "") -> ExerciseVerdict:
+        return empty_verdict(task.exercise, task.submission.digest, self._options.tier, reason, evidence)
 
     def _log_tail(self) -> str:
         text = Path(self._folder.name, "zygote.log").read_text(encoding="utf-8", errors="replace")
@@ -269,6 +297,3 @@ class JudgePool:
 
     def _result(self, number: int) -> Path:
         return Path(self._folder.name, f"{number}.json")
-
-
-__all__ = ["JudgePool", "Options", "Progress", "SandboxUnavailable", "judge_many", "judge_submission"]

@@ -69,8 +69,11 @@ class JudgePlugin:
     job: Job
     tests: dict[str, _Test] = field(default_factory=dict)
     fault: str = ""
+    #: What a TA may read about it and a student may not: a suite's own text, paths.
+    fault_evidence: str = ""
     remote: RemoteSubmission | None = None
     _inputs: Inputs | None = None
+    _deselecting: bool = False
 
     # --- fixtures -----------------------------------------------------------------------------------------------
 
@@ -103,9 +106,9 @@ class JudgePlugin:
         return self._with_inputs(compare.assert_identical)
 
     @pytest.fixture
-    def reference(self, request: pytest.FixtureRequest) -> ModuleType:
-        """`reference.py` beside the hidden suite. Public tests travel to students and have none."""
-        return _module_beside(request.path, "reference")
+    def reference(self) -> ModuleType:
+        """The course's `reference.py` for the hidden suite. Public tests travel to students and have none."""
+        return _reference(self.job.course.reference(self.job.exercise.assignment, self.job.exercise.id))
 
     @pytest.fixture
     def benchmark(self) -> Callable[..., Any]:
@@ -118,12 +121,11 @@ class JudgePlugin:
         return measure
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """`length` and `shape` are the battery's sizes."""
+        """`length` is one of the battery's sizes."""
         from warpgrade.judge import battery
 
-        for name, values in (("length", battery.LENGTHS), ("shape", battery.SHAPES)):
-            if name in metafunc.fixturenames:
-                metafunc.parametrize(name, values)
+        if "length" in metafunc.fixturenames:
+            metafunc.parametrize("length", battery.LENGTHS)
 
     def _with_inputs(self, function: Callable[..., None]) -> Callable[..., None]:
         def compare(actual: torch.Tensor, expected: torch.Tensor, **keywords: Any) -> None:
@@ -144,7 +146,7 @@ class JudgePlugin:
         try:
             self.remote.start()
         except SandboxUnavailable as error:
-            self.fault = f"The sandbox cannot be had: {error}"
+            self._note_fault("The sandbox cannot be had.", str(error))
 
     def pytest_sessionfinish(self) -> None:
         """End the Worker."""
@@ -163,7 +165,9 @@ class JudgePlugin:
             (dropped if foreign else kept).append(item)
         items[:] = kept
         if dropped:
+            self._deselecting = True
             config.hook.pytest_deselected(items=dropped)
+            self._deselecting = False
         for item in items:
             name = _function_name(item)
             kind = TestKind.PUBLIC if item.path == public_file else TestKind.HIDDEN
@@ -180,8 +184,8 @@ class JudgePlugin:
         for kind, points in shares.items():
             group = [test for test in self.tests.values() if test.kind is kind]
             if bool(group) != bool(points):
-                self.fault = self.fault or (
-                    f"{exercise.assignment}/{exercise.id} has {len(group)} {kind} tests for {points} points"
+                self._note_fault(
+                    f"{exercise.assignment}/{exercise.id} has {len(group)} {kind} tests for {points} points."
                 )
             for test in group:
                 test.points = points / len(group)
@@ -189,7 +193,17 @@ class JudgePlugin:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A suite that cannot be read is a fault of the course."""
         if report.failed:
-            self.fault = self.fault or f"{Path(report.nodeid).name} cannot be collected: {str(report.longrepr)[-1500:]}"
+            self._note_fault("The tests of this exercise cannot be read.", f"{report.nodeid}: {report.longrepr}")
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """Whoever else leaves tests out would share their points among the rest."""
+        if not self._deselecting:
+            self._note_fault("Some tests were left out of the run.", ", ".join(item.name for item in items))
+
+    def _note_fault(self, sentence: str, evidence: str = "") -> None:
+        """The first one counts. `sentence` is for students too: no paths, nothing of a suite's."""
+        if not self.fault:
+            self.fault, self.fault_evidence = sentence, evidence[-1500:]
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """The first failed case of a function decides it; the others are not run. A fault stops everything."""
@@ -218,6 +232,8 @@ class JudgePlugin:
         if test.failure is None:
             test.failure = failure_of(error, item.path)
             test.seed = self._inputs.seed if self._inputs else 0
+            if test.failure.outcome is Outcome.FAULT:
+                self._note_fault(test.failure.sentence, "\n".join(test.failure.evidence.values()))
 
     # --- the result ---------------------------------------------------------------------------------------------
 
@@ -257,10 +273,9 @@ def _function_name(item: pytest.Item) -> str:
     return getattr(item, "originalname", None) or item.name
 
 
-def _module_beside(path: Path, name: str) -> ModuleType:
-    """Import `name`.py from the folder of `path` under a name of its own: every assignment has a `reference`."""
-    file = path.with_name(f"{name}.py")
-    unique = f"warpgrade_{name}_{path.parent.name.replace('-', '_')}"
+def _reference(file: Path) -> ModuleType:
+    """Import a `reference.py` under a name of its own: every assignment has one. Raises ImportError."""
+    unique = f"warpgrade_reference_{file.parent.name.replace('-', '_')}"
     if unique not in sys.modules:
         spec = importlib.util.spec_from_file_location(unique, file)
         if spec is None or spec.loader is None:

@@ -41,6 +41,9 @@ from warpgrade.wire.tensors import Handle, PackedArguments, pack_arguments, unpa
 
 #: One top-level statement of the notebook; see worker/module.py.
 STATEMENT_LIMIT_S = 10.0
+#: Of the time that it waited, a call that really computes has had the processor for more than this: a loop that never
+#: ends came to 0.9 and more on a machine that was busy with two of them. Below, the machine may be the reason.
+BUSY_SHARE = 0.8
 _KNOWN_EXCEPTIONS = frozenset(
     {"InterpreterError", "CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct",
      "OutOfResources", "OutOfMemoryError", "AcceleratorError", "PTXASError"}
@@ -63,9 +66,11 @@ class RemoteSubmission:
         self._ready = False
         #: Whether a Worker has ever passed its start-up assertion. Without one nothing was judged.
         self.was_ready = False
+        #: A call timed out without having had the processor, or was killed by nobody that we know.
+        self.disturbed = False
         self._spent_s = 0.0
         self._problems: list[Problem] = []
-        #: Tensors of the last call, so that a comparison can say "this is a copy of x".
+        #: Input tensors of the last call, so that a comparison can say "this is a copy of x".
         self.last_inputs: dict[str, torch.Tensor] = {}
         self.output = ""
 
@@ -77,23 +82,31 @@ class RemoteSubmission:
         return lambda *arguments, **keywords: self._call(name, arguments, keywords)
 
     def launch(self, name: str, grid: tuple[int, ...], *arguments: Any, **keywords: Any) -> None:
-        """Launch the bare kernel `name` on `grid`; output arguments are written into the tensors that were passed."""
+        """Launch the bare kernel `name` on `grid`; output arguments are written into the tensors that were passed.
+
+        Raises Failure for whatever the submission does, SandboxUnavailable where no Worker can be had, TypeError for a
+        call that does not fit the declaration (the suite's mistake).
+        """
         self._call(name, arguments, keywords, grid=grid)
 
     # --- life of the Worker --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the Worker without waiting for it, so that its imports run beside the Judge's own."""
+        """Start the Worker without waiting for it, so that its imports run beside the Judge's own.
+
+        Raises SandboxUnavailable.
+        """
         environment = {"TRITON_INTERPRET": "1"} if self._tier is Tier.MODEL else {}
         self._running = self._sandbox.start(self._exercise.limits, environment, self._secrets)
         self._channel = Channel(self._running.socket, WorkerMessage)
         self._ready = False
+        self.output = ""
 
     def close(self) -> Exit | None:
         """End the Worker, and say how it ended; None if there was none."""
         if self._running is None:
             return None
-        self.output = self._running.output() or self.output
+        self.output = self._running.output()
         end = self._running.kill()
         self._running = self._channel = None
         return end
@@ -150,41 +163,58 @@ class RemoteSubmission:
         self, channel: Channel[WorkerMessage], message: Message, payload: bytearray, limit_s: float, what: str
     ) -> tuple[WorkerMessage, bytearray]:
         """Send and receive within `limit_s` and what is left of the exercise's time."""
-        left_s = self._exercise.limits.exercise_s - self._spent_s
+        left_s = self._left_s()
         started = time.monotonic()
+        busy_s = self._processor_s()
         try:
-            if left_s <= 0:
-                raise TimedOut
             if not channel.quiet():
                 raise WireError("an answer was there before the call")
             channel.send(message, payload, timeout_s=min(limit_s, left_s))
             frame = channel.receive(timeout_s=max(0.0, min(limit_s, left_s) - (time.monotonic() - started)))
             return frame.message, frame.payload
         except TimedOut as error:
+            busy_s = self._processor_s() - busy_s
+            waited_s = time.monotonic() - started
+            self.disturbed |= busy_s < BUSY_SHARE * waited_s
             self.close()
             if left_s < limit_s:
-                sentence = (
-                    f"All tests of this exercise together took more than {self._exercise.limits.exercise_s:.0f} s."
-                )
-            else:
-                sentence = f"{what} took more than {limit_s:.0f} s. Is there a loop that never ends?"
-            raise Failure(Outcome.TIMED_OUT, sentence) from error
+                raise self._out_of_time() from error
+            raise Failure(
+                Outcome.TIMED_OUT,
+                f"{what} took more than {limit_s:.0f} s. Is there a loop that never ends?",
+                evidence={"processor time": f"{busy_s:.1f} of {waited_s:.1f} s"},
+            ) from error
         except PeerClosed as error:
             end = self.close()
             assert end is not None
+            self.disturbed |= end.killed_by_unknown
             if end.out_of_memory:
                 raise Failure(Outcome.OUT_OF_MEMORY, f"{what} ended early: {end.description}.") from error
-            # An exit status is a number that the submission may choose, after it has seen the inputs.
-            how = re.sub(r" with status \d+$", "", end.description)
+            # An exit status or a signal is a number that the submission may choose, after it has seen the inputs.
             raise Failure(
                 Outcome.CRASHED,
-                f"{what} ended the whole process: {how}. Reading or writing far outside of a tensor does that.",
+                f"{what} ended the whole process. Reading or writing far outside of a tensor does that.",
                 evidence={"end": end.description, "output": self.output[-1500:]},
             ) from error
         except WireError as error:
             raise self._malformed(str(error)) from error
         finally:
             self._spent_s += time.monotonic() - started
+
+    def _processor_s(self) -> float:
+        return self._running.processor_s() if self._running is not None else 0.0
+
+    def _left_s(self) -> float:
+        """What is left of the exercise's time. Raises Failure when nothing is."""
+        left_s = self._exercise.limits.exercise_s - self._spent_s
+        if left_s <= 0:
+            self.close()
+            raise self._out_of_time()
+        return left_s
+
+    def _out_of_time(self) -> Failure:
+        limit_s = self._exercise.limits.exercise_s
+        return Failure(Outcome.TIMED_OUT, f"All tests of this exercise together took more than {limit_s:.0f} s.")
 
     def _malformed(self, detail: str) -> Failure:
         self.close()
@@ -212,7 +242,12 @@ class RemoteSubmission:
         named = dict(zip(names, arguments, strict=True))
         packed = pack_arguments(named, keywords)
         everything = named | keywords
-        self.last_inputs = {key: value for key, value in everything.items() if isinstance(value, torch.Tensor)}
+        self.last_inputs = {
+            key: value
+            for key, value in everything.items()
+            if isinstance(value, torch.Tensor) and not self._is_output(key)
+        }
+        self._left_s()  # before a Worker is started for nothing
         channel = self._ensure_loaded()
         message = Call(name, packed.arguments, packed.keywords, list(grid) if grid is not None else None, handle)
         answer, payload = self._ask(channel, message, packed.payload, self._exercise.limits.call_s, f"{name}(...)")
@@ -225,11 +260,16 @@ class RemoteSubmission:
             value = unpack_returned(answer.value, payload, offset_bytes=len(packed.payload))
         except WireError as error:
             raise self._malformed(str(error)) from error
-        empty = bool(self.last_inputs) and not any(tensor.numel() for tensor in self.last_inputs.values())
+        tensors = [value for value in everything.values() if isinstance(value, torch.Tensor)]
+        empty = bool(tensors) and not any(tensor.numel() for tensor in tensors)
         lint.check_own_work(self._exercise, answer.torch_operations, answer.kernel_launches, empty=empty)
         if handle is None and name == self._exercise.id:
             value = contract.check_returned(self._exercise, everything, value)
         return self._callable(name, value)
+
+    def _is_output(self, name: str) -> bool:
+        argument = self._exercise.argument(name)
+        return argument is not None and argument.output
 
     def _callable(self, name: str, value: Any) -> Any:
         """Handles become functions, so that `predict(images)` reads as it should."""
@@ -251,8 +291,7 @@ class RemoteSubmission:
         before = torch.frombuffer(bytearray(packed.payload), dtype=torch.uint8)
         after = torch.frombuffer(payload, dtype=torch.uint8)[:length]
         for name, spec in packed.tensors.items():
-            argument = self._exercise.argument(name)
-            if argument is not None and argument.output:
+            if self._is_output(name):
                 written = view(after, spec)
                 view(before, spec).copy_(written)
                 everything[name].copy_(written)

@@ -32,17 +32,19 @@ def run_suite(job: Job) -> ExerciseVerdict:
     suites = [] if job.public_only else [str(course.suite(exercise.assignment, exercise.id))]
     arguments = [
         str(course.public_tests(exercise.assignment)), *suites,
-        "--import-mode=importlib", "-c", os.devnull, f"--rootdir={course.root}", "-p", "no:cacheprovider",
+        "--import-mode=importlib", "--noconftest", "-c", os.devnull, f"--rootdir={course.root}",
         # pytest parses a file for each frame of its own tracebacks, which nobody here reads: 1 s of a wrong answer
         "--tb=native",
-        "-p", "no:terminalreporter", "-p", "no:faulthandler", "--capture=no", "-p", "warpgrade.judge.plugin",
+        "-p", "no:cacheprovider", "-p", "no:terminalreporter", "-p", "no:faulthandler", "--capture=no",
+        "-p", "warpgrade.judge.plugin",
     ]  # fmt: skip
     sys.dont_write_bytecode = True  # the course may be read-only, and is none of our business to litter
-    with _no_other_plugins(), contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+    _forget(course, exercise, suites)
+    with _pytest_alone(), contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         status = pytest.main(arguments, plugins=[_Named(plugin)])
-    fault = plugin.fault
+    fault, evidence = plugin.fault, plugin.fault_evidence
     if not fault and status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        fault = f"pytest ended with {status!s}: {log.getvalue()[-1500:]}"
+        fault, evidence = f"The run of the tests ended early ({status!s}).", log.getvalue()[-1500:]
     if digest and digest != suite_digest(course, exercise):
         fault = fault or "The tests were changed while they ran."
     return ExerciseVerdict(
@@ -54,6 +56,8 @@ def run_suite(job: Job) -> ExerciseVerdict:
         environment=environment(),
         verdicts=plugin.verdicts(),
         fault=fault,
+        fault_evidence=evidence,
+        disturbed=plugin.remote is not None and plugin.remote.disturbed,
         sandboxed=job.sandbox.isolated,
         duration_s=time.monotonic() - started,
         notices=plugin.remote.notices() if plugin.remote else [],
@@ -61,18 +65,28 @@ def run_suite(job: Job) -> ExerciseVerdict:
 
 
 @contextlib.contextmanager
-def _no_other_plugins() -> Iterator[None]:
-    """Whatever else is installed has no say in marks; and a pytest that this process starts later is none of ours."""
-    name = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
+def _pytest_alone() -> Iterator[None]:
+    """Neither what else is installed nor the caller's environment has a say in marks (`-k` in PYTEST_ADDOPTS leaves
+    tests out); and a pytest that this process starts later is none of ours."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("PYTEST_")}
+    for name in before:
+        del os.environ[name]
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     try:
         yield
     finally:
-        if before is None:
+        for name in [name for name in os.environ if name.startswith("PYTEST_")]:
             del os.environ[name]
-        else:
-            os.environ[name] = before
+        os.environ.update(before)
+
+
+def _forget(course: Course, exercise: Exercise, suites: list[str]) -> None:
+    """Have suites and their reference imported anew: in a notebook's kernel an author mends them between two runs."""
+    files = {str(course.public_tests(exercise.assignment)), *suites}
+    files |= {str(course.reference(exercise.assignment, exercise.id))} if suites else set()
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__file__", None) in files:
+            del sys.modules[name]
 
 
 class _Named:
@@ -92,6 +106,8 @@ def suite_digest(course: Course, exercise: Exercise) -> str:
     source = course.source(exercise.assignment)
     hasher = hashlib.sha256(msgspec.json.encode(exercise))
     helpers = sorted(path for path in suite.parent.glob("*.py") if not path.name.startswith("test_"))
+    reference = course.reference(exercise.assignment, exercise.id)
+    helpers += [reference] if reference not in helpers else []
     for path in (suite, *helpers, course.public_tests(exercise.assignment), source / "baselines.py"):
         if path.is_file():
             hasher.update(f"\n{path.name}\n".encode() + path.read_bytes())
@@ -130,7 +146,7 @@ def _own_digest() -> str:
     return hasher.hexdigest()[:12]
 
 
-def empty_verdict(course: Course, exercise: Exercise, digest: str, tier: Tier, fault: str) -> ExerciseVerdict:
+def empty_verdict(exercise: Exercise, digest: str, tier: Tier, fault: str, evidence: str = "") -> ExerciseVerdict:
     """The Verdict of an exercise that could not be judged at all."""
     return ExerciseVerdict(
         assignment=exercise.assignment,
@@ -141,4 +157,5 @@ def empty_verdict(course: Course, exercise: Exercise, digest: str, tier: Tier, f
         environment=environment(),
         verdicts=[],
         fault=fault,
+        fault_evidence=evidence,
     )

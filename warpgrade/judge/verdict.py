@@ -1,6 +1,6 @@
 """Verdicts: what became of each test, from a closed set, and what an exercise earns by them.
 
-The one rule: marks are *derived*, never stored. A Verdict has an outcome and the points of its test; `mark` adds up
+The one rule: marks are *derived*, never stored. A Verdict has an outcome and the points of its test; `marks` adds up
 the points of the passed ones, and gives no mark at all while anything is undecided.
 """
 
@@ -79,7 +79,6 @@ class Verdict(_Record, frozen=True):
     points: Annotated[str, msgspec.Meta(pattern=r"^[0-9]+(/[1-9][0-9]*)?$")]
     sentence: str = ""
     pattern: str = ""
-    hint: str = ""
     exception: str = ""
     location: Location | None = None
     evidence: dict[str, str] = {}
@@ -102,8 +101,6 @@ class Environment(_Record, frozen=True):
     torch: str
     triton: str
     numpy: str
-    driver: str = ""
-    gpu: str = ""
 
 
 class ExerciseVerdict(_Record, frozen=True):
@@ -120,11 +117,21 @@ class ExerciseVerdict(_Record, frozen=True):
     fault: str = ""
     #: Judged with --no-sandbox: an author's own code. Never recorded as a student's mark.
     sandboxed: bool = True
-    #: How often it has been judged without a decision, this time included.
+    #: A TA's share of `fault`: what a suite printed, paths. `fault` itself is a sentence that students read.
+    fault_evidence: str = ""
+    #: How often it was judged in this run, this time included.
     attempts: Annotated[int, msgspec.Meta(ge=1)] = 1
+    #: A call timed out without having had the processor, or was killed by nobody that we know: the machine may be the
+    #: reason. Judged once more with nothing beside it, and then it stands.
+    disturbed: bool = False
     duration_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     #: Statements of the notebook that raised and were skipped, for the student to read.
     notices: list[str] = []
+
+    @property
+    def faulty(self) -> bool:
+        """Whether something of ours failed, in the whole or in one test: judged again."""
+        return bool(self.fault) or any(verdict.outcome is Outcome.FAULT for verdict in self.verdicts)
 
     @property
     def decided(self) -> bool:

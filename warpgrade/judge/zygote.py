@@ -4,8 +4,8 @@ Importing costs seconds and a fork milliseconds. A Judge of its own for each exe
 imported `reference`, away from the next. Jobs and results are JSON; a result is a file that the Judge writes whole or
 not at all, so a Judge that is killed leaves none, and that is a fault, never marks.
 
-Run as `python -I -m warpgrade.judge.zygote SOCKET_FD` by `judging.JudgePool`. Requests are lines, one `Request` each;
-answers are lines, one `Ended` each. When the other end closes, every Judge is ended.
+Run as `python -I -m warpgrade.judge.zygote SOCKET_FD` by `judging.JudgePool`. It reads lines, a `Request` or `Kill`
+each; answers are lines, one `Ended` each. When the other end closes, every Judge is ended.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from warpgrade.submission import Submission
 _PR_SET_PDEATHSIG = 1
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Judge this and write the ExerciseVerdict to `result`; or, with `kill`, end the Judge of this number."""
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="judge"):
+    """Judge this and write the ExerciseVerdict to `result`."""
 
     number: int
     course: str
@@ -41,7 +41,12 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tier: Tier
     sandbox: bool
     result: str
-    kill: bool = False
+
+
+class Kill(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="kill"):
+    """End the Judge of this number."""
+
+    number: int
 
 
 class Ended(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,9 +65,11 @@ def main(descriptor: int) -> None:
     import warpgrade.judge.compare
     import warpgrade.judge.remote
     import warpgrade.judge.sandbox.bubblewrap
-    import warpgrade.judge.suite  # noqa: F401
+    import warpgrade.judge.suite
 
     torch.set_num_threads(1)
+    # Now, while what is on disk is what was imported: an update of warpgrade must not sign verdicts of the old code.
+    warpgrade.judge.suite.environment()
     # The kernel refuses to pass a descriptor when the user has more in flight than this (see bubblewrap._OPEN_FILES).
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
@@ -97,9 +104,9 @@ def _serve(wire: socket.socket, wakeup: int, judges: dict[int, int]) -> None:
                 return
             buffer += block
             while (end := buffer.find(b"\n")) >= 0:
-                request = msgspec.json.decode(bytes(buffer[:end]), type=Request)
+                request = msgspec.json.decode(bytes(buffer[:end]), type=Request | Kill)
                 del buffer[: end + 1]
-                if request.kill:
+                if isinstance(request, Kill):
                     for pid in [pid for pid, number in judges.items() if number == request.number]:
                         os.kill(pid, signal.SIGKILL)
                     continue

@@ -60,9 +60,10 @@ def _run(course: Course, exercise: Exercise, *, public_only: bool) -> None:
     judged = run_suite(job)
     print(check_report(exercise, judged, hidden=not public_only))
     bad = [v for v in judged.verdicts if v.outcome not in (Outcome.PASSED, Outcome.PENDING)]
-    if judged.fault or bad:
-        names = ", ".join(v.test for v in bad) or judged.fault
-        raise CheckFailed(f"{exercise.id} is not there yet: {names}")
+    if judged.faulty:
+        raise CheckFailed(f"{exercise.id} could not be checked, which is not your fault: see above")
+    if bad:
+        raise CheckFailed(f"{exercise.id} is not there yet: {', '.join(v.test for v in bad)}")
 
 
 def _folder() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from warpgrade.course import Argument, Exercise, Form, Return
@@ -77,7 +78,7 @@ def _return_row(value: Return) -> str:
     return f"| returned | {what} | {dtype} | {_shape(value.shape)} | contiguous |"
 
 
-def _dtypes(names: list[str]) -> str:
+def _dtypes(names: Sequence[str]) -> str:
     return " or ".join(names)
 
 

@@ -8,7 +8,7 @@ import textwrap
 from warpgrade.course import Exercise
 from warpgrade.judge.marks import Mark
 from warpgrade.judge.verdict import ExerciseVerdict, TestKind
-from warpgrade.report.text import printable, test_lines
+from warpgrade.report.text import hint_of, printable, test_lines
 
 NOT_DECLARED = "No exercise is declared for this cell: a person marks it."
 
@@ -23,7 +23,9 @@ def cell_text(exercise: Exercise | None, speed: bool, mark: Mark | None, judged:
     if judged is not None:
         shown = [verdict for verdict in judged.verdicts if (verdict.kind is TestKind.SPEED) == speed]
         lines += [line for verdict in shown for line in test_lines(verdict)]
-        lines += [f"  note: {printable(notice)}" for notice in judged.notices] if not speed else []
+        if not speed:
+            lines += [f"  hint: {hint}" for hint in [hint_of(exercise, judged)] if hint]
+            lines += [f"  note: {printable(notice)}" for notice in judged.notices]
     return "\n".join(_wrapped(line) for text in lines for line in text.splitlines())
 
 

@@ -32,7 +32,7 @@ def mark_text(mark: Mark) -> str:
 
 def summary(assignment: Assignment, judged: Mapping[str, ExerciseVerdict]) -> str:
     """One line: `judged 9.6/9.6, speed pending 2.4`, never a sum that hides what is not decided."""
-    earned = decided = undecided = speed_earned = speed_decided = speed_undecided = Fraction(0)
+    earned = decided = undecided = speed_earned = speed_decided = speed_pending = Fraction(0)
     for id_, verdict in judged.items():
         exercise = assignment.exercises[id_]
         mark, speed = correctness_mark(exercise, verdict), speed_mark(exercise, verdict)
@@ -40,15 +40,17 @@ def summary(assignment: Assignment, judged: Mapping[str, ExerciseVerdict]) -> st
             undecided += mark.possible
         else:
             earned, decided = earned + mark.earned, decided + mark.possible
-        if speed.earned is None:
-            speed_undecided += speed.possible
+        if speed.pending:
+            speed_pending += speed.possible
+        elif speed.earned is None:
+            undecided += speed.possible
         else:
             speed_earned, speed_decided = speed_earned + speed.earned, speed_decided + speed.possible
     parts = [f"judged {points_text(earned)}/{points_text(decided)}"]
     if speed_decided:
         parts.append(f"speed {points_text(speed_earned)}/{points_text(speed_decided)}")
-    if speed_undecided:
-        parts.append(f"speed pending {points_text(speed_undecided)}")
+    if speed_pending:
+        parts.append(f"speed pending {points_text(speed_pending)}")
     if undecided:
         parts.append(f"not decided {points_text(undecided)}")
     return ", ".join(parts)
@@ -94,6 +96,10 @@ def table(
                 "",
                 escape(what.strip()),
             )
+        if evidence and verdict.fault_evidence:
+            grid.add_row("", "fault", "", "", escape(printable(verdict.fault_evidence)))
+        if hint := hint_of(exercise, verdict):
+            grid.add_row("", "hint", "", "", escape(hint))
         for notice in verdict.notices:
             grid.add_row("", "note", "", "", escape(notice))
     return Group(grid, escape(summary(assignment, judged)))
@@ -102,7 +108,7 @@ def table(
 def _speed_text(mark: Mark) -> str:
     if not mark.possible:
         return ""
-    return f"pending {points_text(mark.possible)}" if mark.earned is None else mark_text(mark)
+    return f"pending {points_text(mark.possible)}" if mark.pending else mark_text(mark)
 
 
 def _alike(verdicts: list[Verdict], *, every_test: bool, evidence: bool) -> list[list[Verdict]]:
@@ -128,11 +134,18 @@ def student_text(test: Verdict) -> str:
     text = test.sentence
     if test.location is not None and test.location.text:
         text += f"\n  cell {test.location.cell}, line {test.location.line}: {test.location.text}"
-    if test.hint:
-        text += f"\n  Hint: {test.hint}"
     if test.kind is TestKind.PUBLIC:
         text += "".join(f"\n  {line}" for line in evidence_lines(test) if not line.startswith(_SEED))
     return printable(text)
+
+
+def hint_of(exercise: Exercise, judged: ExerciseVerdict) -> str:
+    """The first hint of an exercise of which a correctness test was not passed; "" otherwise."""
+    lost = any(
+        test.kind is not TestKind.SPEED and test.outcome.decided and test.outcome is not Outcome.PASSED
+        for test in judged.verdicts
+    )
+    return exercise.hints[0] if lost and exercise.hints else ""
 
 
 def _unshown(test: Verdict) -> list[str]:
@@ -148,9 +161,11 @@ def evidence_lines(test: Verdict) -> list[str]:
 def check_report(exercise: Exercise, judged: ExerciseVerdict, *, hidden: bool = False) -> str:
     """What `check` prints: public tests alone, so it never says "all tests". `hidden` adds an author's own suites."""
     public = [test for test in judged.verdicts if test.kind is TestKind.PUBLIC]
-    lines = [f"{exercise.id}: public tests {_passed(public)}/{len(public)} from a clean start"]
+    lines = [f"{exercise.id}: public tests {_passed(public)}/{len(public)} with the cells that you have run"]
     if judged.fault:
-        lines.append(f"  The check itself failed, which is not your fault: {judged.fault}")
+        # In a notebook there is nothing to keep from its reader: the suites are public, or the author's own.
+        detail = "".join(f"\n    {line}" for line in printable(judged.fault_evidence).splitlines())
+        lines.append(f"  The check itself failed, which is not your fault: {judged.fault}{detail}")
     for test in public:
         lines += test_lines(test)
     if hidden:

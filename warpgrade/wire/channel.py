@@ -86,7 +86,8 @@ class Channel(Generic[Incoming]):
     # --- sending ------------------------------------------------------------------------------------------------
 
     def send(self, message: Message, payload: bytes | bytearray | memoryview = b"", *, timeout_s: float) -> None:
-        """Send one message. Raises `TimedOut`, `PeerClosed`, or ValueError for a message that is ours and too large."""
+        """Send one message. Raises `TimedOut`, `PeerClosed`, ValueError for a message that is ours and too large, or
+        OSError where this machine is at fault (no memory for the payload, too many descriptors in flight)."""
         header = msgspec.json.encode(message)
         if len(header) > MAX_HEADER_BYTES:
             raise ValueError(f"header of {len(header)} bytes; at most {MAX_HEADER_BYTES} may cross")
@@ -109,7 +110,7 @@ class Channel(Generic[Incoming]):
                 except OSError as error:
                     if error.errno in (errno.EPIPE, errno.ECONNRESET):
                         raise PeerClosed("the other end closed the connection") from error
-                    if error.errno != errno.ETOOMANYREFS:
+                    if error.errno != errno.ETOOMANYREFS or time.monotonic() + 0.01 > deadline:
                         raise
                     time.sleep(0.01)  # nothing can be waited for: they are received, or closed, by others
                     continue
@@ -196,7 +197,7 @@ class Channel(Generic[Incoming]):
                     raise WireError("the payload is shorter than announced")
                 done += count
             return payload
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             raise WireError(f"the payload could not be read: {error}") from error
 
     def _wait(self, event: int, deadline: float) -> None:

@@ -15,8 +15,8 @@ import msgspec
 
 MAX_HEADER_BYTES = 64 * 1024
 #: Bytes of tensors that one message may announce. Above every model-tier test (the largest moves about 32 MiB with
-#: its canaries), far below what would hurt a grading machine.
-MAX_PAYLOAD_BYTES = 1024 * 1024 * 1024
+#: its canaries); several of it, which is what a Judge holds at once, do not hurt a grading machine.
+MAX_PAYLOAD_BYTES = 128 * 1024 * 1024
 MAX_NDIM = 8
 
 #: Itemsize in bytes of each dtype that may cross. The names are PyTorch's.
@@ -142,7 +142,10 @@ class Load(Message, frozen=True, tag="load"):
 
 
 class Call(Message, frozen=True, tag="call"):
-    """Call `function(*arguments, **keywords)`; with a `grid`, launch it as a Triton kernel. Answered by an `Answer`."""
+    """Call `function(*arguments, **keywords)`; with a `grid`, launch it as a Triton kernel.
+
+    Answered by `Returned` or `Raised`.
+    """
 
     function: Name
     arguments: Values
@@ -151,8 +154,6 @@ class Call(Message, frozen=True, tag="call"):
     #: Call the object behind this handle instead of a function of the module.
     handle: Index | None = None
 
-
-Request = Load | Call
 
 # --- Worker to Judge --------------------------------------------------------------------------------------------
 
@@ -176,14 +177,10 @@ class Problem(Message, frozen=True, tag="problem"):
 class Ready(Message, frozen=True, tag="ready"):
     """Sent once, when the start-up assertion has passed and before any student code runs."""
 
-    python: Name
-    torch: Name
-    triton: Name
-    numpy: Name
-
 
 class Unsafe(Message, frozen=True, tag="unsafe"):
-    """Sent instead of `Ready`: the sandbox shows or permits something that it must not. No student code has run."""
+    """Sent instead of `Ready`: the sandbox shows or permits something that it must not, or nothing can be judged in it.
+    No student code has run."""
 
     reasons: Annotated[list[Text], msgspec.Meta(min_length=1, max_length=50)]
 
@@ -214,5 +211,4 @@ class Raised(Message, frozen=True, tag="raised"):
     during: Annotated[str, msgspec.Meta(pattern="^(lookup|signature|call)$")]
 
 
-Answer = Returned | Raised
 WorkerMessage = Ready | Unsafe | Loaded | Returned | Raised

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import platform
 import select
 import socket
 import sys
@@ -62,11 +61,10 @@ def _end_with_the_judge(descriptor: int) -> None:
 def serve(channel: Channel[Load | Call]) -> None:
     """Import torch and triton, say so, and answer."""
     # Imported here, after the assertion, so that a bad sandbox is reported in milliseconds.
-    import numpy
     import torch
     import triton
 
-    from warpgrade.worker import watch
+    from warpgrade.worker import probe, watch
 
     watch.install()
     torch.set_num_threads(1)
@@ -74,8 +72,10 @@ def serve(channel: Channel[Load | Call]) -> None:
     # Not torch.use_deterministic_algorithms, which does the same and imports the compiler for it: 1.3 s of each start.
     torch.set_deterministic_debug_mode("warn")
     _stand_in_for_the_notebook_package()
-    ready = Ready(platform.python_version(), str(torch.__version__), triton.__version__, numpy.__version__)
-    channel.send(ready, timeout_s=_FOR_EVER_S)
+    if triton.knobs.runtime.interpret and (wrong := probe.problem()):
+        channel.send(Unsafe([wrong]), timeout_s=_FOR_EVER_S)
+        return
+    channel.send(Ready(), timeout_s=_FOR_EVER_S)
     submission: SubmissionModule | None = None
     handles: list[Any] = []
     while True:

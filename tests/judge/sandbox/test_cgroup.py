@@ -64,12 +64,20 @@ def test_without_the_memory_controller_there_is_no_group_and_nothing_is_left(tmp
 
 
 def test_whether_the_kernel_killed_for_memory(tmp_path: Path) -> None:
-    for name, text, killed in (("memory.events", "low 0\noom 1\noom_kill 0\n", False), ("memory.events", "oom_kill 2\n", True),
-                               ("memory.oom_control", "under_oom 0\noom_kill 1\n", True), ("memory.oom_control", "under_oom 0\n", False)):  # fmt: skip
-        folder = tmp_path / f"{name}{killed}"
+    cases = (
+        ({"memory.events": "low 0\noom 1\noom_kill 0\n"}, False),
+        ({"memory.events": "low 0\noom 1\noom_kill 2\n"}, True),
+        ({"memory.events": "low 0\noom 0\noom_kill 2\n"}, False),  # the whole machine's want of memory
+        ({"memory.oom_control": "under_oom 0\noom_kill 1\n", "memory.failcnt": "7\n"}, True),
+        ({"memory.oom_control": "under_oom 0\noom_kill 1\n", "memory.failcnt": "0\n"}, False),
+        ({"memory.oom_control": "under_oom 0\noom_kill 0\n", "memory.failcnt": "7\n"}, False),
+    )
+    for number, (files, killed) in enumerate(cases):
+        folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / name).write_text(text)
-        assert ControlGroup([folder], limits_memory=True).killed_for_memory() is killed
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        assert ControlGroup([folder], limits_memory=True).killed_for_memory() is killed, files
     assert not ControlGroup([tmp_path / "gone"], limits_memory=True).killed_for_memory()
 
 

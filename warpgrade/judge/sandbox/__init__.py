@@ -34,8 +34,9 @@ class Exit:
 
     description: str
     out_of_memory: bool = False
-    #: It never ran Python at all: bubblewrap or the interpreter failed to start. Our fault.
-    never_started: bool = False
+    #: Killed by a signal that the Judge did not send and its limits do not explain: perhaps the machine's own want of
+    #: memory, perhaps itself.
+    killed_by_unknown: bool = False
 
 
 class Running(Protocol):
@@ -50,6 +51,9 @@ class Running(Protocol):
 
     def output(self) -> str:
         """What the Worker and its children printed so far, both streams, cut to a readable size."""
+
+    def processor_s(self) -> float:
+        """Seconds of processor time that its living processes have used: whether it was busy, or kept waiting."""
 
 
 class Sandbox(Protocol):

@@ -54,17 +54,17 @@ class BubblewrapSandbox:
 
     def start(self, limits: Limits, environment: dict[str, str], secrets: list[Path]) -> WorkerProcess:
         """See `Sandbox.start`."""
-        ends = socketpair()
         visible = python_folders()
         plan = Plan(sandboxed=True, secret=_hidden(secrets, visible), visible=[str(path) for path in visible])
-        files = [_memory_file(seccomp.program()), _memory_file(_passwd(self._uid)), _memory_file(_group(self._uid))]
+        ends = socketpair()
         inner = [
             *self._drop(limits),
             sys.executable, "-I", str(_INSIDE / "worker/boot.py"), str(ends[1].fileno()),
             msgspec.json.encode(plan).decode(),
         ]  # fmt: skip
-        command = [self._bwrap, *self._flags(limits, visible, environment, files), "--", *inner]
+        files = [_memory_file(seccomp.program()), _memory_file(_passwd(self._uid)), _memory_file(_group(self._uid))]
         try:
+            command = [self._bwrap, *self._flags(limits, visible, environment, files), "--", *inner]
             return WorkerProcess(
                 command,
                 ends,

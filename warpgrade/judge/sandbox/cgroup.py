@@ -79,14 +79,20 @@ class ControlGroup:
         return ["bash", "-c", script, "bash", *files]
 
     def killed_for_memory(self) -> bool:
-        """Whether the kernel has ended a process of this group for want of memory."""
+        """Whether the kernel has ended a process of this group because the group's own limit was reached.
+
+        `oom_kill` alone also counts those that died for the whole machine's want of memory, which is nobody's fault
+        here. `oom` (v2) and `failcnt` (v1) count only the group's own limit.
+        """
+        counts: dict[str, int] = {}
         for file in ("memory.events", "memory.oom_control"):
             with contextlib.suppress(OSError):
                 for line in (self._folders[0] / file).read_text(encoding="ascii").splitlines():
                     name, _, value = line.partition(" ")
-                    if name == "oom_kill" and int(value) > 0:
-                        return True
-        return False
+                    counts[name] = int(value)
+        with contextlib.suppress(OSError):
+            counts["oom"] = int((self._folders[0] / "memory.failcnt").read_text(encoding="ascii"))
+        return counts.get("oom_kill", 0) > 0 and counts.get("oom", 0) > 0
 
     def kill(self) -> None:
         """End every process in the group, again until none is left: a fork bomb forks while it is being killed."""

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
@@ -19,6 +20,7 @@ from warpgrade.course import Limits
 from warpgrade.judge.sandbox import Exit, SandboxUnavailable
 from warpgrade.judge.sandbox.cgroup import ControlGroup
 
+Value = TypeVar("Value")
 WATCHDOG_PERIOD_S = 0.05
 #: Of what a Worker prints, kept for people. The rest is read and thrown away, so that printing never blocks it.
 _KEPT_OUTPUT_BYTES = 32_000
@@ -63,6 +65,9 @@ class WorkerProcess:
                 start_new_session=True,  # Ctrl-C at the terminal is the Judge's to handle
             )
         except OSError as error:
+            ends[0].close()
+            if group:
+                group.remove()
             raise SandboxUnavailable(f"{command[0]} could not be started: {error.strerror}") from error
         finally:
             ends[1].close()
@@ -82,6 +87,12 @@ class WorkerProcess:
         text = bytes(self._output).decode("utf-8", "replace")
         hidden = self._printed_bytes - len(self._output)
         return text + (f"\n... and {hidden} more bytes, not kept" if hidden else "")
+
+    def processor_s(self) -> float:
+        """See `Running.processor_s`."""
+        return float(
+            sum(times.user + times.system for times in _each(self._process.pid, lambda process: process.cpu_times()))
+        )
 
     def kill(self) -> Exit:
         """See `Running.kill`."""
@@ -131,7 +142,9 @@ class WorkerProcess:
         number = -status if status < 0 else status - 128 if status > 128 else 0
         if number:
             try:
-                return Exit(f"it was killed by signal {number} ({signal.Signals(number).name})")
+                name = signal.Signals(number).name
+                unknown = number == signal.SIGKILL
+                return Exit(f"it was killed by signal {number} ({name})", killed_by_unknown=unknown)
             except ValueError:
                 pass  # no such signal: an ordinary exit status above 128
         return Exit(f"it ended by itself with status {status}")
@@ -157,22 +170,30 @@ class WorkerProcess:
 
 def _resident_bytes(pid: int) -> int:
     """Resident memory of a process and its children, and their memory files, which no process's count holds."""
-    total = 0
     files: dict[tuple[int, int], int] = {}
-    try:
+
+    def resident(process: psutil.Process) -> int:
+        with contextlib.suppress(OSError):
+            for entry in Path(f"/proc/{process.pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    status = entry.stat()
+                    if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+                        files[status.st_dev, status.st_ino] = status.st_blocks * 512
+        return int(process.memory_info().rss)
+
+    total = sum(_each(pid, resident))
+    return total + sum(files.values())
+
+
+def _each(pid: int, measure: Callable[[psutil.Process], Value]) -> list[Value]:
+    """What `measure` says of a process and of each of its descendants that still lives."""
+    found: list[Value] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)
         for process in [parent, *parent.children(recursive=True)]:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                total += process.memory_info().rss
-            with contextlib.suppress(OSError):
-                for entry in Path(f"/proc/{process.pid}/fd").iterdir():
-                    with contextlib.suppress(OSError):
-                        status = entry.stat()
-                        if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
-                            files[status.st_dev, status.st_ino] = status.st_blocks * 512
-    except psutil.NoSuchProcess:
-        return 0
-    return total + sum(files.values())
+                found.append(measure(process))
+    return found
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
