@@ -37,9 +37,9 @@ def sources(submission: Submission) -> list[tuple[int, str]]:
     return [(code.number, code.source) for code in submission.cells]
 
 
-def test_code_cells_in_order_numbered_as_a_reader_counts() -> None:
+def test_code_cells_are_numbered_as_jupyter_does_after_restart_and_run_all() -> None:
     submission = parse(cell("# Title", "markdown"), cell("a = 1"), cell("raw", "raw"), cell(["b = 2\n", "c = 3"]))
-    assert sources(submission) == [(2, "a = 1"), (4, "b = 2\nc = 3")]
+    assert sources(submission) == [(1, "a = 1"), (2, "b = 2\nc = 3")]
 
 
 def test_judged_cells_are_left_out_and_solutions_kept() -> None:
@@ -61,8 +61,9 @@ def test_the_digest_is_of_the_code_and_of_nothing_else() -> None:
     assert plain.digest == other_outputs.digest
     assert len(plain.digest) == 64
     for different in (parse(cell("a = 1")), parse(cell("a = 1"), cell("b = 3")), parse(cell("a = 1b = 2")), parse(cell("b = 2"), cell("a = 1")),
-                      parse(cell("a = 1"), cell("", "markdown"), cell("b = 2"))):  # fmt: skip
+                      parse(cell("a = 1"), cell(""), cell("b = 2"))):  # fmt: skip
         assert different.digest != plain.digest
+    assert parse(cell("a = 1"), cell("my notes", "markdown"), cell("b = 2")).digest == plain.digest
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+import warpgrade
 from warpgrade.course import Assignment, Course, CourseError
 from warpgrade.submission import Submission, SubmissionError, read_submission
 
@@ -25,6 +26,10 @@ out, err = Console(), Console(stderr=True)
 
 CourseOption = Annotated[
     Path | None, typer.Option("--course", help="Folder of the course (default: the one around the current folder).")
+]
+
+JobsOption = Annotated[
+    int | None, typer.Option(min=1, help="Exercises side by side (default: the number of cores, at most 8).")
 ]
 
 
@@ -58,8 +63,18 @@ def _nbgraders_own() -> tuple[type[Exception], ...]:
     return (converters.NbGraderException,) if converters else ()
 
 
-@app.callback()
-def root() -> None:
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"warpgrade {warpgrade.__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Exit codes: 0 done; 1 done, and somebody is needed; 2 nothing done; 130 interrupted.")
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
+    ] = False,
+) -> None:
     """An auto-graded course in GPU programming, and the grader behind it."""
 
 
@@ -79,7 +94,7 @@ def judge(
     every_test: Annotated[bool, typer.Option("--every-test", help="Show the tests that passed as well.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON instead of a table.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Judge again what has been judged before.")] = False,
-    jobs: Annotated[int | None, typer.Option(help="Exercises side by side (default: the number of cores).")] = None,
+    jobs: JobsOption = None,
     course_folder: CourseOption = None,
 ) -> None:
     """Judge one notebook and print a table. Needs no nbgrader."""
@@ -93,15 +108,17 @@ def judge(
     unknown = sorted(set(exercise or ()) - set(found.exercises))
     if unknown:
         raise CourseError(f"no exercise {', '.join(unknown)} in {found.name}; it has {', '.join(found.exercises)}")
+    if out_file is not None and not out_file.parent.is_dir():
+        raise CourseError(f"--out {out_file}: there is no folder {out_file.parent}. Make it first.")
     options = Options(sandbox=not no_sandbox, look_up=not fresh, jobs=jobs or Options.jobs)
     wanted = exercise or list(found.exercises)
-    with err.status(f"judging {len(wanted)} exercises") as status:
+    with err.status(f"judging {counted(len(wanted), 'exercise')}") as status:
         done = 0
 
         def progress(_: object) -> None:
             nonlocal done
             done += 1
-            status.update(f"judged {done} of {len(wanted)} exercises")
+            status.update(f"judged {done} of {counted(len(wanted), 'exercise')}")
 
         judged = judge_submission(course, found.name, submission, options, progress, wanted)
     file = VerdictFile(
@@ -127,6 +144,11 @@ def judge(
         raise typer.Exit(1)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 exercise`, `3 exercises`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def assignment_of(course: Course, submission: Submission, notebook: Path) -> str:
     """Which assignment a notebook answers: what its release wrote into it, else the one most of whose cells it has."""
     if submission.assignment in course.assignments:
@@ -150,7 +172,7 @@ def grade(
     assignment: Annotated[str, typer.Argument(help="The assignment to grade.", show_default=False)],
     student: Annotated[list[str] | None, typer.Option(help="Only this student; may be repeated.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Judge again what has been judged before.")] = False,
-    jobs: Annotated[int | None, typer.Option(help="Exercises side by side (default: the number of cores).")] = None,
+    jobs: JobsOption = None,
     course_folder: CourseOption = None,
 ) -> None:
     """Judge a class and record the marks in gradebook.db. A run that was stopped continues where it was."""
@@ -166,6 +188,11 @@ def grade(
             course, assignment, student or None, options, progress.judged, progress.recorded, expect=progress.expect
         )
     out.print(summary.text(), markup=False, highlight=False, soft_wrap=True)
+    err.print(
+        f"Next: `nbgrader generate_feedback {assignment}` for what students read, `nbgrader export` for the marks, "
+        "formgrader (`jupyter notebook`, Nbgrader > Formgrader) for what people mark.",
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip
     if summary.done != len(summary.graded):
         raise typer.Exit(1)
 

@@ -265,7 +265,8 @@ def where_to_look(course: Course, declared: Assignment) -> str:
         [
             "Where to look:",
             f"  {course.root}/feedback/wrong_tail/{declared.name}/{stem}.html    what a student reads",
-            f"  {course.root}/autograded/torch_does_it/{declared.name}/          what a TA marks, in formgrader",
+            f"  {course.root}/autograded/torch_does_it/{declared.name}/          what a TA marks: `jupyter notebook`",
+            f"                in {course.root}, then Nbgrader > Formgrader",
             f"  {course.root}/verdicts/{declared.name}/                          every verdict with its evidence",
             f"  {course.root}/gradebook.db                                       the marks",
         ]

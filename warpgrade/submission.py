@@ -60,6 +60,8 @@ def read_submission(path: Path) -> Submission:
 
 def parse_submission(text: str, name: str) -> Submission:
     """As `read_submission`, from the notebook's text."""
+    if not text.strip():
+        raise SubmissionError(f"{name} is empty. Save it from Jupyter again, or put your code back into a fresh copy.")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -80,9 +82,10 @@ def parse_submission(text: str, name: str) -> Submission:
         raise SubmissionError(
             f"{name} is set to the language {language[:40]!r}. Choose Kernel > Change Kernel > Python, save, submit."
         )
-    code, ids = [], set()
-    for number, cell in enumerate(cells, start=1):
+    code, ids, number = [], set(), 0
+    for cell in cells:
         cell = _dict(cell)
+        number += cell.get("cell_type") == "code"
         nbgrader = _dict(_dict(cell.get("metadata")).get("nbgrader"))
         grade_id = nbgrader.get("grade_id")
         grade_id = _text(grade_id)

@@ -211,3 +211,27 @@ def test_a_fault_in_one_exercise_does_not_refuse_the_others(classroom, judge, tm
     record_file(classroom.course, path)
     assert classroom.grades("alice")["relu"] == (4.0, False, None)
     assert classroom.grades("alice")["plus"] == (None, True, None)
+
+
+def test_feedback_on_what_was_graded_before_goes(classroom, judge):
+    """nbgrader skips a student who has some, and the student would read old marks."""
+    classroom.submit("alice", classroom.answered())
+    old = classroom.root / "feedback/alice/hw/hw.html"
+    old.parent.mkdir(parents=True)
+    old.write_text("9 of 9 points")
+    grade_class(classroom.course, "hw", judge=judge.many)
+    assert not old.parent.exists()
+
+
+def test_an_assignment_that_is_not_there_is_said_so(classroom, judge):
+    with pytest.raises(CourseError, match=r"no assignment 'hv'.*Assignments here: hw"):
+        grade_class(classroom.course, "hv", judge=judge.many)
+
+
+def test_a_mark_by_hand_on_another_answer_says_what_to_look_at(classroom, judge):
+    classroom.submit("alice", classroom.answered())
+    grade_class(classroom.course, "hw", judge=judge.many)
+    classroom.mark_by_hand("alice", "relu", 1.0)
+    classroom.submit("alice", classroom.answered(relu="GOOD, but changed"))
+    summary = grade_class(classroom.course, "hw", judge=judge.many)
+    assert "the mark by hand (1) stands" in summary.text()

@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
+from warpgrade.course import Form
 from warpgrade.judge.failure import Failure
 from warpgrade.judge.sandbox.fake import FakeSandbox
 from warpgrade.judge.verdict import Outcome
@@ -157,4 +159,14 @@ def test_notices_name_the_cell_and_the_type_and_nothing_else(make: Any) -> None:
     assert len(remote.notices()) == 2
     assert "Cell 1, line 2" in remote.notices()[0]
     assert "secret" not in "".join(remote.notices())
+    remote.close()
+
+
+def test_a_kernel_without_its_decorator_is_told_so(make: Any, workers: Any) -> None:
+    player = raising("TypeError", "'function' object is not subscriptable", during="signature")
+    remote = make(workers.calling(player))
+    remote._exercise = msgspec.structs.replace(remote._exercise, form=Form.KERNEL)
+    with pytest.raises(Failure) as caught:
+        remote.launch("double", (1,), X)
+    assert "@triton.jit" in caught.value.sentence
     remote.close()

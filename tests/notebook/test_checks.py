@@ -94,5 +94,5 @@ def test_hints_come_one_after_another(released):
 
 def test_a_notebook_moved_out_of_its_folder_says_where_to_open_it(tmp_path):
     cells = execute(tmp_path, IMPORT, "check('double')")
-    assert errors(cells[1]) == ["CourseError"]
+    assert errors(cells[1]) == ["CheckFailed"]
     assert "Open the notebook in the folder that it was released in" in cells[1].outputs[-1].evalue

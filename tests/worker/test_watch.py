@@ -79,3 +79,15 @@ def test_the_private_names_of_triton_are_there() -> None:
     """Where one is gone, look at warpgrade/worker/watch.py."""
     assert next(iter(inspect.signature(GridExecutor.__call__).parameters)) == "self", "launches are counted there"
     assert "config" in inspect.signature(Autotuner._bench).parameters, "measuring is left out there"
+
+
+def test_a_forgotten_print_is_no_work_of_torchs() -> None:
+    remote = remote_of(
+        TUNED.replace("    y = torch.empty_like(x)\n", "    print(x, f'{x}')\n    y = torch.empty_like(x)\n")
+    )
+    remote._exercise = Exercise(
+        title="d", points=1.0, form=Form.FUNCTION, signature="double(x)", summary="", arguments=[], id="f"
+    )
+    x = torch.arange(100, dtype=torch.float32)
+    assert torch.equal(remote.double(x).tensor, 2 * x)
+    remote.close()

@@ -116,8 +116,13 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
         if not self._judged:
             super().convert_notebooks()
             return
-        with db.open_gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
-            expected = {a: db.notebooks_of(gradebook, a, self.coursedir.notebook_id) for a in self._assignments()}
+        try:
+            with db.open_gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+                expected = {a: db.notebooks_of(gradebook, a, self.coursedir.notebook_id) for a in self._assignments()}
+        except NbGraderException as error:
+            if not self._quiet:
+                self.log.error("%s", error)  # nbgrader's command ends without a word otherwise
+            raise
         for folder in sorted(self.assignments):
             assignment, student = self._names(folder)
             self.notebooks = sorted(self.assignments[folder])
@@ -153,9 +158,12 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
 
     def _report(self) -> None:
         for graded in self.graded:
+            alike: dict[tuple[str, bool], list[str]] = {}
             for need in graded.needs:
-                level = logging.INFO if need.pending else logging.WARNING
-                self.log.log(level, "%s: %s: %s", graded.student, need.cell, need.reason)
+                alike.setdefault((need.reason, need.pending), []).append(need.cell)
+            for (reason, pending), cells in alike.items():
+                level = logging.INFO if pending else logging.WARNING
+                self.log.log(level, "%s: %s: %s", graded.student, ", ".join(cells), reason)
         troubled = [graded for graded in self.graded if graded.trouble]
         for graded in troubled:
             self.log.error("%s: not judged, and not the student's fault: %s", graded.student, graded.trouble)
@@ -190,6 +198,7 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
                 self._write(lambda gb, n=plan.notebook: db.give_zero(gb, assignment, student, n, NOT_SUBMITTED))
                 continue
             mine = self._convert(plan, assignment, student)
+            self._discard_feedback(assignment, student, plan.notebook)
             needs += mine["recorded"]
             outcome = mine["outcome"]
             faults = [
@@ -308,6 +317,13 @@ class JudgedAutograde(Autograde):  # type: ignore[misc]  # nbgrader is untyped
         dest = Path(self._format_dest(assignment, student))
         if self.coursedir.notebook_id == "*" and dest.exists():
             shutil.rmtree(dest)
+
+    def _discard_feedback(self, assignment: str, student: str, notebook: str) -> None:
+        """Feedback on what was graded before: `nbgrader generate_feedback` skips a student who has some."""
+        folder = Path(self.coursedir.format_path(self.coursedir.feedback_directory, student, assignment))
+        (folder / f"{notebook}.html").unlink(missing_ok=True)
+        if folder.is_dir() and not list(folder.glob("*.html")):
+            shutil.rmtree(folder)
 
     def _fail(self, assignment: str, student: str, expected: list[str], reason: str) -> None:
         """Nothing half done stays: no autograded notebook, no automatic mark, and a reason where the mark would be."""

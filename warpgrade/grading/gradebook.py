@@ -135,7 +135,7 @@ def notebooks_of(gradebook: Any, assignment: str, pattern: str = "*") -> list[st
     if not names:
         raise NbGraderException(
             f"the gradebook knows no assignment {assignment!r} with notebooks. "
-            f"Run: nbgrader generate_assignment {assignment}"
+            f"Enter it once, which makes its release again: nbgrader generate_assignment {assignment} --force"
         )
     return [name for name in names if fnmatch.fnmatch(name, pattern)]
 

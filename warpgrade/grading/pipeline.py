@@ -116,6 +116,9 @@ def grade_class(
     submissions), NbGraderException (not released here) and GradebookLockedError; nothing is half recorded then.
     """
     config = nbgrader_config(course)
+    if not course.source(assignment).is_dir():
+        known = ", ".join(course.assignments) or "none"
+        raise CourseError(f"no assignment {assignment!r} in {course.root / 'source'}. Assignments here: {known}")
     declared = _declared(course, assignment)
     folders = submissions_of(course, assignment, config, students)
     _withdraw_changed(config, assignment, folders)

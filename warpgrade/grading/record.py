@@ -61,6 +61,8 @@ def record_notebook(
         if grade.needs_manual_grade:
             mark = outcome.mark(grade.name)
             pending = grade.manual_score is None and mark is not None and mark.pending
+            if grade.manual_score is not None:
+                reason = f"the mark by hand ({grade.manual_score:g}) stands, and the answer changed since: look again"
             needs.append(Need(grade.name, reason or "an answer to mark by hand", pending))
     changed(gradebook, entry, outcome.file)
     for comment in entry.comments:

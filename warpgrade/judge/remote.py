@@ -193,7 +193,8 @@ class RemoteSubmission:
             # An exit status or a signal is a number that the submission may choose, after it has seen the inputs.
             raise Failure(
                 Outcome.CRASHED,
-                f"{what} ended the whole process. Reading or writing far outside of a tensor does that.",
+                f"{what} ended the whole process. Reading or writing far outside of a tensor does that: "
+                "does every load and store have a mask?",
                 evidence={"end": end.description, "output": self.output[-1500:]},
             ) from error
         except WireError as error:
@@ -318,9 +319,14 @@ class RemoteSubmission:
     def _raised(self, name: str, answer: Raised) -> Failure:
         problem = answer.problem
         shown = self._own_exception(problem.exception)
-        evidence = {"exception": problem.exception, "exception text": problem.text}
+        evidence = {"exception": problem.exception} | ({"exception text": problem.text} if problem.text else {})
         if answer.during == "lookup":
             return self._undefined(name)
+        if answer.during == "signature" and self._exercise.form is Form.KERNEL and "subscriptable" in problem.text:
+            return Failure(
+                Outcome.WRONG, f"{name} is an ordinary function, no kernel. Is @triton.jit missing above it?",
+                exception=shown, evidence=evidence,
+            )  # fmt: skip
         if answer.during == "signature":
             return Failure(
                 Outcome.WRONG, f"{name} cannot be called as the contract says: {self._exercise.signature}.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from warpgrade.course import Course, CourseError, Exercise, ReleasedFolder
@@ -22,8 +24,9 @@ class CheckFailed(AssertionError):  # noqa: N818 - an assertion about the studen
 
 def check(exercise_id: str) -> None:
     """Run the public tests of one exercise and print a report. Raises CheckFailed unless all of them pass."""
-    folder = ReleasedFolder(_folder())
-    _run(folder, _exercise(folder, exercise_id), public_only=True)
+    with _readable():
+        folder = ReleasedFolder(_folder())
+        _run(folder, _exercise(folder, exercise_id), public_only=True)
 
 
 def grade(exercise_id: str) -> None:
@@ -31,14 +34,16 @@ def grade(exercise_id: str) -> None:
 
     In a release this line is gone, and at grading time the Judge runs the suites itself.
     """
-    folder = _folder()
-    course = Course.find(folder)
-    _run(course, course.exercise(folder.name, exercise_id), public_only=False)
+    with _readable():
+        folder = _folder()
+        course = Course.find(folder)
+        _run(course, course.exercise(folder.name, exercise_id), public_only=False)
 
 
 def hint(exercise_id: str) -> None:
     """Print the next hint of an exercise: a question, the idea, then a code plan."""
-    exercise = _exercise(ReleasedFolder(_folder()), exercise_id)
+    with _readable():
+        exercise = _exercise(ReleasedFolder(_folder()), exercise_id)
     shown = _hints_shown.get(exercise_id, 0)
     if not exercise.hints:
         print(f"There is no hint for {exercise_id}.")
@@ -46,6 +51,15 @@ def hint(exercise_id: str) -> None:
     for number, text in enumerate(exercise.hints[: shown + 1], start=1):
         print(f"Hint {number} of {len(exercise.hints)}: {text}")
     _hints_shown[exercise_id] = min(shown + 1, len(exercise.hints) - 1)
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """What is missing, without a traceback through our own code."""
+    try:
+        yield
+    except CourseError as error:
+        raise CheckFailed(str(error)) from error
 
 
 def _run(course: Course, exercise: Exercise, *, public_only: bool) -> None:

@@ -22,7 +22,9 @@ def cell_text(exercise: Exercise | None, speed: bool, mark: Mark | None, judged:
         lines.append(mark.reason)
     if judged is not None:
         shown = [verdict for verdict in judged.verdicts if (verdict.kind is TestKind.SPEED) == speed]
-        lines += [line for verdict in shown for line in test_lines(verdict)]
+        # Where correctness decided the speed mark, the speed tests have nothing to say.
+        settled = speed and mark.earned is not None and bool(mark.reason)
+        lines += test_lines(shown) if not settled else []
         if not speed:
             lines += [f"  hint: {hint}" for hint in [hint_of(exercise, judged)] if hint]
             lines += [f"  note: {printable(notice)}" for notice in judged.notices]
@@ -37,8 +39,12 @@ def cell_html(exercise: Exercise | None, speed: bool, mark: Mark | None, judged:
 def headline(mark: Mark) -> str:
     """`3.5 of 5 points`, or that there is no mark yet."""
     if mark.earned is None:
-        return f"no mark yet (of {float(mark.possible):g} points)"
-    return f"{float(mark.earned):g} of {float(mark.possible):g} points"
+        return f"no mark yet (of {_points(mark)})"
+    return f"{float(mark.earned):g} of {_points(mark)}"
+
+
+def _points(mark: Mark) -> str:
+    return f"{float(mark.possible):g} point" + ("" if mark.possible == 1 else "s")
 
 
 def _wrapped(line: str) -> str:

@@ -68,41 +68,50 @@ def table(
     `evidence` adds sizes, values and exception texts of hidden tests, which only a TA or an author may see.
     """
     grid = Table(title=escape(assignment.title), title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
-    grid.add_column("exercise / test", overflow="fold", ratio=2)
+    grid.add_column("exercise / test", overflow="fold", ratio=1)
     grid.add_column("outcome", no_wrap=True)
     grid.add_column("points", justify="right", no_wrap=True)
     grid.add_column("speed", justify="right", no_wrap=True)
-    grid.add_column("", overflow="fold", ratio=3)
     for id_, verdict in judged.items():
         exercise = assignment.exercises[id_]
         mark, speed = correctness_mark(exercise, verdict), speed_mark(exercise, verdict)
         tests = [test for test in verdict.verdicts if test.kind is not TestKind.SPEED]
         passed = sum(test.outcome is Outcome.PASSED for test in tests)
         grid.add_row(
-            f"[bold]{escape(id_)}[/bold]",
+            _named([f"[bold]{escape(id_)}[/bold]"], mark.reason),
             f"{passed} of {len(tests)} tests",
             f"[bold]{mark_text(mark)}[/bold]",
             _speed_text(speed),
-            escape(mark.reason),
         )
-        for same in _alike(verdict.verdicts, every_test=every_test, evidence=evidence):
+        shown = [test for test in tests if every_test or test.outcome is not Outcome.PASSED]
+        for same in _alike(shown, evidence=evidence):
             first = same[0]
             style = _STYLES.get(first.outcome, "red")
-            what = "\n".join([student_text(first), *(_unshown(first) if evidence else ())])
+            names = [escape(f"  {name}") for name in _names(same, tests)]
             grid.add_row(
-                "\n".join(escape(f"  {test.test}") for test in same),
+                _named(names, "\n".join([student_text(first), *(_unshown(first) if evidence else ())])),
                 f"[{style}]{first.outcome}[/{style}]",
                 points_text(sum((Fraction(test.points) for test in same), Fraction(0))),
                 "",
-                escape(what.strip()),
             )
-        if evidence and verdict.fault_evidence:
-            grid.add_row("", "fault", "", "", escape(printable(verdict.fault_evidence)))
-        if hint := hint_of(exercise, verdict):
-            grid.add_row("", "hint", "", "", escape(hint))
-        for notice in verdict.notices:
-            grid.add_row("", "note", "", "", escape(notice))
+        about = [("fault", printable(verdict.fault_evidence) if evidence else ""), ("hint", hint_of(exercise, verdict))]
+        for label, text in [*about, *(("note", notice) for notice in verdict.notices)]:
+            if text:
+                grid.add_row(_named([], text), label, "", "")
     return Group(grid, escape(summary(assignment, judged)))
+
+
+def _named(names: list[str], text: str) -> str:
+    """Names, and below them, indented, what is said about them: a column of its own would be too narrow to read."""
+    lines = [f"    {escape(line)}" for line in text.strip().splitlines()]
+    return "\n".join([*names, *lines])
+
+
+def _names(same: list[Verdict], tests: list[Verdict]) -> list[str]:
+    """The tests that share an outcome, by name; all of an exercise's as one."""
+    if len(same) == len(tests) > 2:
+        return [f"all {len(tests)} tests"]
+    return [test.test for test in same]
 
 
 def _speed_text(mark: Mark) -> str:
@@ -111,12 +120,10 @@ def _speed_text(mark: Mark) -> str:
     return f"pending {points_text(mark.possible)}" if mark.pending else mark_text(mark)
 
 
-def _alike(verdicts: list[Verdict], *, every_test: bool, evidence: bool) -> list[list[Verdict]]:
-    """The tests to show, those that say the same together. Speed has a column of its own."""
+def _alike(tests: list[Verdict], *, evidence: bool = False) -> list[list[Verdict]]:
+    """Tests that say the same together, in the order of the first of each."""
     groups: dict[object, list[Verdict]] = {}
-    for test in verdicts:
-        if test.kind is TestKind.SPEED or (test.outcome is Outcome.PASSED and not every_test):
-            continue
+    for test in tests:
         key: object = test.test if evidence else (test.outcome, student_text(test))
         groups.setdefault(key, []).append(test)
     return list(groups.values())
@@ -166,13 +173,11 @@ def check_report(exercise: Exercise, judged: ExerciseVerdict, *, hidden: bool = 
         # In a notebook there is nothing to keep from its reader: the suites are public, or the author's own.
         detail = "".join(f"\n    {line}" for line in printable(judged.fault_evidence).splitlines())
         lines.append(f"  The check itself failed, which is not your fault: {judged.fault}{detail}")
-    for test in public:
-        lines += test_lines(test)
+    lines += test_lines(public)
     if hidden:
         others = [test for test in judged.verdicts if test.kind is not TestKind.PUBLIC]
         lines.append(f"{exercise.id}: hidden tests {_passed(others)}/{len(others)}")
-        for test in others:
-            lines += test_lines(test, evidence=True)
+        lines += test_lines(others, evidence=True)
     lines += [f"  note: {notice}" for notice in judged.notices]
     if not hidden and _passed(public) == len(public) and not judged.fault:
         lines.append("  The hidden tests try more sizes and values: reread the contract before you submit.")
@@ -183,13 +188,19 @@ def _passed(tests: list[Verdict]) -> int:
     return sum(test.outcome is Outcome.PASSED for test in tests)
 
 
-def test_lines(test: Verdict, *, evidence: bool = False) -> list[str]:
-    """One test as indented lines: ok, FAIL or -- (undecided), its name, and what may be read about it."""
-    if test.outcome is Outcome.PASSED:
-        return [f"  ok    {test.test}"]
-    label = "FAIL" if test.outcome.decided else "--  "
-    shown = [*student_text(test).splitlines(), *(_unshown(test) if evidence else ())]
-    return [f"  {label}  {test.test}: {test.outcome}", *(f"        {line}" for line in shown)]
+def test_lines(tests: list[Verdict], *, evidence: bool = False) -> list[str]:
+    """Tests as indented lines: ok, FAIL or -- (undecided), the name, and once what may be read about those alike."""
+    lines: list[str] = []
+    for same in _alike(tests, evidence=evidence):
+        first = same[0]
+        if first.outcome is Outcome.PASSED:
+            lines += [f"  ok    {test.test}" for test in same]
+            continue
+        label = "FAIL" if first.outcome.decided else "--  "
+        lines += [f"  {label}  {name}: {first.outcome}" for name in _names(same, tests)]
+        lines += [f"        {line}" for line in student_text(first).splitlines()]
+        lines += [f"        {line}" for line in (_unshown(first) if evidence else ())]
+    return lines
 
 
 def render(renderable: RenderableType, *, width: int = 120) -> str:

@@ -32,7 +32,7 @@ class Watch(TorchDispatchMode):
 
     def note(self, name: str) -> None:
         """Remember one operation, once."""
-        if name not in self.operations and len(self.operations) < _MAX_NAMES:
+        if not _printing and name not in self.operations and len(self.operations) < _MAX_NAMES:
             self.operations.append(name[:128])
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -51,6 +51,8 @@ class Watch(TorchDispatchMode):
 
 
 _current: list[Watch] = []
+#: How deep in `Tensor.__repr__`: a forgotten print is no work of torch's.
+_printing = 0
 
 
 def install() -> None:
@@ -58,6 +60,7 @@ def install() -> None:
     Once per process."""
     for name in _ESCAPES:
         setattr(torch.Tensor, name, _noting(getattr(torch.Tensor, name), f"Tensor.{name}"))
+    torch.Tensor.__repr__ = _printed(torch.Tensor.__repr__)  # type: ignore[method-assign,assignment]
     # triton.runtime.interpreter is private; a canary test pins what is used of it.
     from triton.runtime.interpreter import GridExecutor
 
@@ -83,6 +86,18 @@ def watching(watch: Watch, call: Callable[[], Any]) -> Any:
             return call()
     finally:
         _current.remove(watch)
+
+
+def _printed(original: Callable[..., str]) -> Callable[..., str]:
+    def method(self: torch.Tensor, *args: Any, **kwargs: Any) -> str:
+        global _printing
+        _printing += 1
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _printing -= 1
+
+    return method
 
 
 def _noting(original: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -6,6 +6,9 @@ a virtual machine and is not covered by a network namespace; descriptors in flig
 whole user, so one submission's could keep the answers of another from being sent. `clone3` answers ENOSYS, so that
 libc falls back to `clone`, whose flags a filter can read: CLONE_NEWUSER is refused there.
 
+CUDA's driver does not start under this filter (error 304 on an H200, driver 580.159, without Unix sockets): the
+sandbox of the GPU tier will have to let them pass.
+
 Numbers are from the Linux headers (asm/unistd_64.h; asm-generic/unistd.h for aarch64).
 """
 
