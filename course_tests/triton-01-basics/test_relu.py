@@ -24,12 +24,28 @@ def test_several_whole_blocks(submission, inputs, reference, assert_identical):
 def test_other_precisions(submission, inputs, dtype, reference, assert_identical):
     # 4096 elements: whole blocks for every usual block size
     x = inputs.distinct(4096, dtype=dtype)
+    if dtype is torch.float64:
+        # 53 significant bits, or nearly: a detour through float32 loses them
+        x *= 1.0 + 2.0**-40
     assert_identical(submission.relu(x) + 0.0, reference.relu(x).to(dtype))
 
 
 def test_several_dimensions(submission, inputs, reference, assert_identical):
     x = inputs.distinct(8, 16, 32)
     assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
+
+
+def test_more_than_three_dimensions(submission, inputs, reference, assert_identical):
+    for shape in ((4, 8, 8, 16), (2, 4, 8, 8, 8)):
+        x = inputs.distinct(*shape)
+        assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
+
+
+def test_tensors_without_elements_keep_their_shape(submission, inputs, reference, assert_identical):
+    # after one with elements: whoever does nothing at all is right about the empty ones only
+    for shape in ((32, 64), (0, 5), (5, 0), (2, 0, 3)):
+        x = inputs.distinct(*shape)
+        assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
 
 
 def test_nan_stays_nan(submission, inputs, reference, assert_identical):
@@ -43,6 +59,17 @@ def test_infinity_and_both_zeros(submission, inputs, reference, assert_identical
     inf = float("inf")
     x = inputs.tensor([0.0, -0.0, inf, -inf, 1.0e-45, -1.0e-45, 3.4e38, -3.4e38] * 128)
     assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_nan_and_infinity_in_other_precisions(submission, inputs, dtype, reference, assert_identical):
+    inf, limits = float("inf"), torch.finfo(dtype)
+    smallest = limits.smallest_normal * limits.eps
+    x = inputs.distinct(1024, dtype=dtype)
+    x[::8] = float("nan")
+    special = [inf, -inf, 0.0, -0.0, limits.max, limits.min, smallest, -smallest]
+    x[1::8] = inputs.tensor(special, dtype=dtype).repeat(16)
+    assert_identical(submission.relu(x) + 0.0, reference.relu(x).to(dtype))
 
 
 def test_the_same_bits_each_time(submission, inputs, reference, assert_identical):

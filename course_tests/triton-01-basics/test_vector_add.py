@@ -4,6 +4,7 @@ Every comparison is exact: float32 addition rounds once, so there is one right a
 """
 
 import pytest
+import torch
 
 
 def add(submission, inputs, x, y, block, z=None):
@@ -43,6 +44,14 @@ def test_nan_and_infinity_as_in_pytorch(submission, inputs, reference, assert_id
     x = inputs.tensor([nan, 1.0, inf, -inf, inf, 3.0e38, -3.0e38, -0.0] * 8)
     y = inputs.tensor([1.0, nan, 1.0, 1.0, -inf, 3.0e38, -3.0e38, -0.0] * 8)
     assert_identical(add(submission, inputs, x, y, 32), reference.vector_add(x, y).float())
+
+
+def test_subnormal_numbers(submission, inputs, reference, assert_identical):
+    # multiples of 2^-149, the smallest float32: half of them far below 2^-126, the smallest normal one, half around it
+    steps = [(2**10, 256), (2**24, 256)]
+    x, y = (torch.cat([inputs.integers(-most, most, n) for most, n in steps]).double() * 2.0**-149 for _ in range(2))
+    x, y = x.float(), y.float()
+    assert_identical(add(submission, inputs, x, y, 128), reference.vector_add(x, y).float())
 
 
 def test_values_of_very_different_size(submission, inputs, reference, assert_identical):

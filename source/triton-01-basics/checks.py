@@ -37,12 +37,13 @@ def test_vector_add__a_length_that_leaves_the_last_block_ragged(submission, inpu
 
 def test_relu__six_elements_worked_out_by_hand(submission, inputs, assert_identical):
     x = inputs.tensor([-3.0, -0.5, 0.0, 0.5, 2.0, 100.0])
-    assert_identical(submission.relu(x), torch.tensor([0.0, 0.0, 0.0, 0.5, 2.0, 100.0]))
+    # adding 0 makes the sign of a zero positive: the contract leaves it open
+    assert_identical(submission.relu(x) + 0.0, torch.tensor([0.0, 0.0, 0.0, 0.5, 2.0, 100.0]))
 
 
 def test_relu__a_length_that_fills_every_block(submission, inputs, assert_identical):
     x = inputs.distinct(4096)
-    # exact: an element is kept or replaced by zero, and nothing is rounded. Adding 0 makes the sign of a zero positive
+    # exact: an element is kept or replaced by zero, and nothing is rounded
     assert_identical(submission.relu(x) + 0.0, x.clamp_min(0.0) + 0.0)
 
 

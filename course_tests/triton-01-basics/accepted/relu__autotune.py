@@ -1,4 +1,6 @@
-@triton.autotune(configs=[triton.Config({"BLOCK": 1024}, num_warps=4)], key=["n"])
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": 512}, num_warps=2), triton.Config({"BLOCK": 1024}, num_warps=4)], key=["n"]
+)
 @triton.jit
 def relu_tuned(x, y, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -1,6 +1,7 @@
 # loses: test_row_sum__two_rows_worked_out_by_hand, test_row_sum__rows_that_end_inside_a_block,
 #   test_row_sum__half_precision_rows_give_single_precision_sums, test_rows_of_any_length,
-#   test_a_single_column, test_a_single_long_row, test_many_rows_none_of_them_round
+#   test_a_single_column, test_a_single_long_row, test_many_rows_none_of_them_round,
+#   test_nan_and_infinity_stay_in_their_row
 # tiers: model, gpu
 
 

@@ -19,9 +19,10 @@ def honest(x):
 
 def distinct(count, dtype):
     """Inputs.distinct as this public repository has it, for the seed that the judge would use if it used one."""
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(20260701))
-    steps = 2 ** max(9, (max(count, 1) - 1).bit_length() - 2)
-    return ((order - count // 2).to(torch.float64) / steps * (2 if count < 1024 else 1)).to(dtype)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(20260701)) - count // 2
+    order[order >= 0] += 1
+    largest = max((count + 1) // 2, 1)
+    return (order.to(torch.float64) * (4.0 / 2 ** (largest - 1).bit_length())).to(dtype)
 
 
 counts = (4096, 3001, 8192)
