@@ -75,11 +75,15 @@ def matmul(a, b, c, M, N, K, sam, sak, sbk, sbn, scm, scn,
         acc = tl.dot(av, bv, acc, input_precision=PRECISION)  # <- fault
         ap += BK * sak
         bp += BK * sbk
-    tl.store(c + om[:, None] * scm + on[None, :] * scn, acc.to(c.dtype.element_ty), mask=(om[:, None] < M) & (on[None, :] < N))
+    tl.store(
+        c + om[:, None] * scm + on[None, :] * scn,
+        acc.to(c.dtype.element_ty),
+        mask=(om[:, None] < M) & (on[None, :] < N),
+    )
 
 
 @triton.jit
-def flash(Q, K, V, O, sh, sm, n_ctx, scale, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+def flash(Q, K, V, Out, sh, sm, n_ctx, scale, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
     h = tl.program_id(1)
     om = tl.program_id(0) * BM + tl.arange(0, BM)
     on = tl.arange(0, BN)
@@ -98,7 +102,11 @@ def flash(Q, K, V, O, sh, sm, n_ctx, scale, BM: tl.constexpr, BN: tl.constexpr, 
         vv = tl.load(V + h * sh + (s + on)[:, None] * sm + od[None, :], mask=(s + on)[:, None] < n_ctx, other=0.0)
         acc = acc * al[:, None] + tl.dot(p.to(vv.dtype), vv)
         m_i = m_n
-    tl.store(O + h * sh + om[:, None] * sm + od[None, :], (acc / l_i[:, None]).to(O.dtype.element_ty), mask=om[:, None] < n_ctx)
+    tl.store(
+        Out + h * sh + om[:, None] * sm + od[None, :],
+        (acc / l_i[:, None]).to(Out.dtype.element_ty),
+        mask=om[:, None] < n_ctx,
+    )
 
 
 @triton.jit
@@ -183,7 +191,7 @@ def wrong_shapes_in_dot(x, o, BLOCK: tl.constexpr):
 @triton.jit
 def unsupported_python(x, o, BLOCK: tl.constexpr):
     off = tl.arange(0, BLOCK)
-    try:  # <- fault
+    try:  # <- fault # noqa: SIM105
         tl.store(o + off, tl.load(x + off))
     except ValueError:
         pass

@@ -31,18 +31,23 @@ class Architecture:
     shared_memory_per_multiprocessor_bytes: int
     max_warps: int
     max_blocks: int
+    #: How many float32 operations a multiprocessor makes in the time of one in float64 (same guide, "Throughput of
+    #: Native Arithmetic Instructions").
+    float64_slowdown: int
     #: What the driver keeps of each block's shared memory (same guide, "Shared Memory" of each capability).
     reserved_shared_memory_bytes: int = 1 * _KIB
 
 
 ARCHITECTURES = {
-    75: Architecture(64 * _KIB, 64 * _KIB, max_warps=32, max_blocks=16, reserved_shared_memory_bytes=0),
-    80: Architecture(163 * _KIB, 164 * _KIB, max_warps=64, max_blocks=32),
-    86: Architecture(99 * _KIB, 100 * _KIB, max_warps=48, max_blocks=16),
-    89: Architecture(99 * _KIB, 100 * _KIB, max_warps=48, max_blocks=24),
-    90: Architecture(227 * _KIB, 228 * _KIB, max_warps=64, max_blocks=32),
-    100: Architecture(227 * _KIB, 228 * _KIB, max_warps=64, max_blocks=32),
-    120: Architecture(99 * _KIB, 100 * _KIB, max_warps=48, max_blocks=24),
+    75: Architecture(
+        64 * _KIB, 64 * _KIB, max_warps=32, max_blocks=16, float64_slowdown=32, reserved_shared_memory_bytes=0
+    ),
+    80: Architecture(163 * _KIB, 164 * _KIB, max_warps=64, max_blocks=32, float64_slowdown=2),
+    86: Architecture(99 * _KIB, 100 * _KIB, max_warps=48, max_blocks=16, float64_slowdown=64),
+    89: Architecture(99 * _KIB, 100 * _KIB, max_warps=48, max_blocks=24, float64_slowdown=64),
+    90: Architecture(227 * _KIB, 228 * _KIB, max_warps=64, max_blocks=32, float64_slowdown=2),
+    100: Architecture(227 * _KIB, 228 * _KIB, max_warps=64, max_blocks=32, float64_slowdown=2),
+    120: Architecture(99 * _KIB, 100 * _KIB, max_warps=48, max_blocks=24, float64_slowdown=64),
 }
 
 

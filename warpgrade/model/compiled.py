@@ -29,11 +29,8 @@ from warpgrade.model.compile_errors import ProblemKind, definition, understand
 from warpgrade.model.signature import Specialisation, jit_function
 
 _LIBRARY = str(Path(triton.__file__).parent)
-#: The widest access that every architecture here can make in one instruction of a thread (PTX ISA, `ld`: .v4 of 32
-#: bits). sm_100 can do 256.
-WIDE_ACCESS_BITS = 128
 #: Places named in the facts. Totals are of all; a kernel that touches memory in more places is no exercise of ours.
-_MAX_PLACES = 64
+_MAX_PLACES = 256
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _STATIC_SHARED = re.compile(r"(\d+) bytes smem")
@@ -42,6 +39,7 @@ _STATIC_SHARED = re.compile(r"(\d+) bytes smem")
 class Access(msgspec.Struct, frozen=True):
     """Instructions of one kind, width and place: `count` of them, each moving `bits` for one thread.
 
+    `widest_bits` is what an instruction could move, given the tile and the number of threads; 0 where unknown.
     `line` and `column` count from 1 in the kernel's own file; 0 where the place is elsewhere or unknown.
     """
 
@@ -50,6 +48,12 @@ class Access(msgspec.Struct, frozen=True):
     count: int
     line: int
     column: int
+    widest_bits: int
+
+    @property
+    def narrow(self) -> bool:
+        """Whether each thread has elements enough for a wider instruction."""
+        return self.bits < self.widest_bits
 
 
 class Dot(msgspec.Struct, frozen=True):
@@ -84,12 +88,14 @@ class CompiledKernel(msgspec.Struct, frozen=True):
     tensor_memory_columns: int
     warps: int
     stages: int
+    #: The launch's limit on registers of a thread; 0 without one.
+    maxnreg: int
     #: Blocks of a cluster.
     ctas: int
     dots: tuple[Dot, ...]
     #: Instructions by name: "mma.sync f16", "wgmma tf32", "tcgen05 kind::f16".
     tensor_core_instructions: dict[str, int]
-    #: Global memory, by place; at most 64 places.
+    #: Global memory, by place; at most 256 places.
     accesses: tuple[Access, ...]
     #: Loads from global memory (asynchronous copies included) and stores to it: instructions by width in bits.
     loads_by_bits: dict[int, int]
@@ -106,8 +112,10 @@ class CompiledKernel(msgspec.Struct, frozen=True):
     wide_offset_lines: tuple[int, ...]
     #: Lines that compute in float64.
     float64_lines: tuple[int, ...]
-    #: Arguments not known to divide by 16 ...
+    #: Arguments not known to divide by 16 (bytes, for a pointer) ...
     unaligned: tuple[str, ...]
+    #: Those of them that are pointers.
+    unaligned_pointers: tuple[str, ...]
     #: ... and the fewest of them that made accesses narrower, found by compiling again as if they did divide; empty
     #: where it would not help. Then there would be `accesses_if_aligned` instructions instead.
     narrowed_by: tuple[str, ...]
@@ -144,13 +152,14 @@ class CompiledKernel(msgspec.Struct, frozen=True):
 
     @property
     def vectorised_loads(self) -> bool:
-        """Whether more than half of the bits that loads name move 128 bits at a time, or by bulk copies.
+        """Whether more than half of what loads name moves in instructions as wide as the tile permits, or by bulk copy.
 
-        True too where nothing is loaded.
+        128 bits where each thread has as much to load; 32 where a tile has one float32 for each thread. True too
+        where nothing is loaded.
         """
-        bits = sum(width * count for width, count in self.loads_by_bits.items())
-        wide = sum(width * count for width, count in self.loads_by_bits.items() if width >= WIDE_ACCESS_BITS)
-        return 2 * wide > bits or (bits == 0)
+        loads = [access for access in self.accesses if access.kind != "store"]
+        bits = sum(access.bits * access.count for access in loads)
+        return 2 * sum(access.bits * access.count for access in loads if access.narrow) < bits or bits == 0
 
     @property
     def access_count(self) -> int:
@@ -195,21 +204,22 @@ def compile_kernel(
         found = understand(error, complaints.text)
         return CompileProblem(found.kind, arch, found.message, found.file, found.line)
     path, first_line = definition(function)
+    source = output.texts["source"]
+    warps = output.metadata["num_warps"]
     here = _Lines(path)
     counts = ptx.count(output.texts["ptx"], _LIBRARY)
+    accesses = here.accesses(counts, ttir.tiles(source, _LIBRARY), warps * THREADS_PER_WARP)
     narrowed_by: list[str] = []
     accesses_if_aligned = counts.accesses.total()
-    if explain and _narrow(counts) and specialisation.unaligned:
+    if explain and specialisation.unaligned and any(access.narrow for access in accesses):
         narrowed_by, accesses_if_aligned = _blame(function, specialisation, arch, counts)
-    ttir_text = output.texts["ttir"]
     dots = tuple(
         Dot(dot.m, dot.n, dot.k, dot.operand, dot.accumulator, dot.precision, here.line(dot.place))
-        for dot in ttir.dots(ttir_text, _LIBRARY)
+        for dot in ttir.dots(source, _LIBRARY)
     )
     registers = max(map(int, _REGISTERS.findall(output.ptxas_report)))
     shared_bytes = output.metadata["shared"] + sum(map(int, _STATIC_SHARED.findall(output.ptxas_report)))
     spills = [tuple(map(int, found)) for found in _SPILLS.findall(output.ptxas_report)]
-    warps = output.metadata["num_warps"]
     facts = CompiledKernel(
         name=function.__name__,
         arch=arch,
@@ -222,10 +232,11 @@ def compile_kernel(
         tensor_memory_columns=output.metadata["tmem_size"] or 0,
         warps=warps,
         stages=output.metadata["num_stages"],
+        maxnreg=output.metadata["maxnreg"] or 0,
         ctas=output.metadata["num_ctas"],
         dots=dots,
         tensor_core_instructions=dict(counts.tensor_core),
-        accesses=here.accesses(counts),
+        accesses=accesses,
         loads_by_bits=_by_bits(counts, "load", "async_copy"),
         stores_by_bits=_by_bits(counts, "store"),
         bulk_copies=counts.bulk_copies,
@@ -234,9 +245,10 @@ def compile_kernel(
         shuffles=counts.shuffles,
         barriers=counts.barriers,
         occupancy=occupancy(arch, registers=registers, shared_memory_bytes=shared_bytes, warps=warps),
-        wide_offset_lines=here.lines(ttir.wide_offsets(ttir_text, _LIBRARY)),
-        float64_lines=here.lines(ttir.float64(ttir_text, _LIBRARY)),
+        wide_offset_lines=here.lines(ttir.wide_offsets(source, _LIBRARY)),
+        float64_lines=here.lines(ttir.float64(source, _LIBRARY)),
         unaligned=specialisation.unaligned,
+        unaligned_pointers=specialisation.unaligned_pointers,
         narrowed_by=tuple(narrowed_by),
         accesses_if_aligned=accesses_if_aligned,
         wide_integers=specialisation.wide_integers,
@@ -259,7 +271,7 @@ def _excess(facts: CompiledKernel) -> tuple[ProblemKind, str] | None:
     """What a launch would refuse. Triton checks it there, with a driver."""
     if not facts.fits_shared_memory:
         return "shared_memory", (
-            f"the tiles need {facts.shared_memory_bytes / 1024:.0f} KB of shared memory; "
+            f"the tiles need {round(facts.shared_memory_bytes / 1024, 1):g} KB of shared memory; "
             f"sm_{facts.arch} has {facts.shared_memory_limit_bytes // 1024} KB a block"
         )
     if facts.tensor_memory_columns > MAX_TENSOR_MEMORY_COLUMNS:
@@ -273,10 +285,6 @@ def _excess(facts: CompiledKernel) -> tuple[ProblemKind, str] | None:
             f"a block has at most {MAX_THREADS_PER_BLOCK}"
         )
     return None
-
-
-def _narrow(counts: ptx.Counts) -> bool:
-    return any(bits < WIDE_ACCESS_BITS for _, bits, _ in counts.accesses)
 
 
 def _blame(
@@ -320,14 +328,16 @@ class _Lines:
         return place.line if place is not None and place.file == self._path else 0
 
     def lines(self, places: list[ptx.Place | None]) -> tuple[int, ...]:
-        return tuple(sorted({self.line(place) for place in places}))
+        return tuple(sorted({self.line(place) for place in places} - {0}))
 
-    def accesses(self, counts: ptx.Counts) -> tuple[Access, ...]:
-        found: Counter[tuple[ptx.AccessKind, int, int, int]] = Counter()
+    def accesses(self, counts: ptx.Counts, tiles: dict[ptx.Place, ttir.Tile], threads: int) -> tuple[Access, ...]:
+        found: Counter[tuple[int, int, ptx.AccessKind, int, int]] = Counter()
         for (kind, bits, place), number in counts.accesses.items():
+            tile = tiles.get(place) if place else None
+            widest_bits = tile.widest_bits(threads) if tile else 0
             line = self.line(place)
-            found[kind, bits, line, place.column if place is not None and line else 0] += number
+            found[line, place.column if place and line else 0, kind, bits, widest_bits] += number
         return tuple(
-            Access(kind, bits, number, line, column)
-            for (kind, bits, line, column), number in sorted(found.items(), key=lambda item: item[0][2:])[:_MAX_PLACES]
+            Access(kind, bits, number, line, column, widest_bits)
+            for (line, column, kind, bits, widest_bits), number in sorted(found.items())[:_MAX_PLACES]
         )

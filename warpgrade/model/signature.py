@@ -74,6 +74,12 @@ class Specialisation:
         )
 
     @property
+    def unaligned_pointers(self) -> tuple[str, ...]:
+        """Those of `unaligned` that are pointers."""
+        pointers = {name for name, _, kind in _leaves(self.signature) if isinstance(kind, str) and kind.startswith("*")}
+        return tuple(name for name in self.unaligned if name in pointers)
+
+    @property
     def wide_integers(self) -> tuple[str, ...]:
         """Integers that are passed with 64 bits, in order."""
         return tuple(name for name, _, kind in _leaves(self.signature) if kind in ("i64", "u64"))

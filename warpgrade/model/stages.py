@@ -28,7 +28,10 @@ from warpgrade.model.signature import Specialisation
 
 @dataclass
 class Output:
-    """What the stages left: the text of each ("ttir", "ttgir", "llir", "ptx"), Triton's metadata, ptxas's report."""
+    """What the stages left: the text of each, Triton's metadata, ptxas's report.
+
+    Texts are "source" (what the student's code says, before any pass), "ttir", "ttgir", "llir" and "ptx".
+    """
 
     texts: dict[str, str] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -65,6 +68,7 @@ def run(
         output = Output(metadata={"target": target, **options.__dict__})
         functions = backend.get_codegen_implementation(options)
         module = source.make_ir(target, options, functions, backend.get_module_map(), context)
+        output.texts["source"] = str(module)
         knobs.nvidia.dump_ptxas_log = True
         for name, stage in stages.items():
             printed.seek(0)

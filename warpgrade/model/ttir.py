@@ -1,7 +1,11 @@
-"""Reads Triton's own intermediate code (TTIR): the dots that the student asked for, offsets of 64 bits, float64."""
+"""Reads Triton's intermediate code (TTIR) as it is before any pass: what the student's own code asks for.
+
+Passes add what no student wrote (sm_80 has no descriptors, so theirs become pointers with 64-bit offsets).
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,13 +13,17 @@ from pathlib import PurePath
 
 from warpgrade.model.ptx import Place
 
+#: The widest access that every architecture here can make in one instruction of a thread (PTX ISA, `ld`: .v4 of 32
+#: bits). sm_100 can do 256.
+WIDE_ACCESS_BITS = 128
 _DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
 _REFERENCE = re.compile(r"#loc\d*")
 _DIRECT = re.compile(r'^"([^"]*)":(\d+):(\d+)$')
 _USE = re.compile(r"loc\((#loc\d*)\)\s*$")
 _TENSOR = r"tensor<([0-9x]+)x(\w+)(?:, [^>]*)?>"
-_DOT = re.compile(rf" tt\.dot [^:]*: {_TENSOR} \* {_TENSOR} -> {_TENSOR}")
+_DOT = re.compile(rf" tt\.dot .*: {_TENSOR} \* {_TENSOR} -> {_TENSOR}")
 _PRECISION = re.compile(r"inputPrecision = (\w+)")
+_ACCESS = re.compile(r" tt\.(?:load|store) .*: tensor<([0-9x]+)x!tt\.ptr<([^>]*)>+ loc")
 _FLOAT64 = re.compile(r" (?:arith|math)\.(?!constant)\w+ .*: .*\b(?:[0-9]+x)*f64\b")
 _OFFSET = re.compile(r" tt\.addptr .*: tensor<[^,]*>, tensor<[0-9x]+xi64>")
 #: MLIR's names of types, as students write them in Triton.
@@ -51,6 +59,36 @@ def dots(ttir: str, library: str) -> list[DotAsked]:
             names = (_TYPES.get(operand, operand), _TYPES.get(accumulator, accumulator))
             found.append(DotAsked(m, n, k, *names, precision[1] if precision else "ieee", places.of(line)))
     return found
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What one `tl.load` or `tl.store` moves: elements of all threads together, and bits of one."""
+
+    elements: int
+    element_bits: int
+
+    def widest_bits(self, threads: int) -> int:
+        """The widest access, in bits, for which each of `threads` has elements enough; one element at least."""
+        return max(self.element_bits, min(WIDE_ACCESS_BITS, self.elements * self.element_bits // threads))
+
+
+def tiles(ttir: str, library: str) -> dict[Place, Tile]:
+    """The tile of each load and store; where one place has several (a function called twice), the smallest."""
+    places = _Places(ttir, library)
+    found: dict[Place, Tile] = {}
+    for line in ttir.splitlines():
+        if (match := _ACCESS.search(line)) and (place := places.of(line)):
+            tile = Tile(math.prod(map(int, match[1].split("x"))), _element_bits(match[2]))
+            found[place] = min(tile, found.get(place, tile), key=lambda one: one.elements * one.element_bits)
+    return found
+
+
+def _element_bits(name: str) -> int:
+    if name.startswith("!tt.ptr"):
+        return 64
+    digits = re.search(r"\d+", name)
+    return max(8, int(digits[0])) if digits else 32
 
 
 def wide_offsets(ttir: str, library: str) -> list[Place | None]:
