@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
@@ -341,9 +343,34 @@ def test_the_guard_asks_both(tmp_path: Path) -> None:
     assert isinstance(right, CompiledKernel)
 
 
-def test_autotuners_and_heuristics_are_looked_into(tmp_path: Path) -> None:
-    import triton
+@triton.jit
+def applies(x, o, FUNCTION: tl.constexpr, BLOCK: tl.constexpr):
+    off = tl.arange(0, BLOCK)
+    tl.store(o + off, FUNCTION(tl.load(x + off)))
 
+
+def test_functions_given_as_arguments_are_read_too() -> None:
+    def guarded(function: Any) -> CompiledKernel | CompileProblem:
+        return guard(applies, specialise(applies, (F32, F32, function, 64), {}))
+
+    assert isinstance(guarded(kernels.middle), CompileProblem)
+    faulty = guarded(kernels.inner_fault)
+    assert isinstance(faulty, CompileProblem) and faulty.line == kernels.fault_line(kernels.inner_fault)
+    plain = guarded(kernels.plain_function)
+    assert isinstance(plain, CompileProblem)
+    assert (plain.file, plain.message) == (
+        Path(__file__).name,
+        "plain_function is given as an argument, and is no @triton.jit function",
+    )
+    assert isinstance(guarded(twice), CompiledKernel)
+
+
+@triton.jit
+def twice(v):
+    return v * 2
+
+
+def test_autotuners_and_heuristics_are_looked_into(tmp_path: Path) -> None:
     wrapped = triton.autotune([triton.Config({})], key=[])(
         triton.heuristics({"BLOCK": lambda _: 64})(kernels.calls_numpy)
     )

@@ -3,10 +3,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 import torch
 import triton
@@ -349,6 +351,10 @@ def test_messages_name_no_path_of_this_machine(text: str, expected: str) -> None
 # --- surroundings -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(
+    triton.__version__ < "3.7" and tuple(map(int, np.__version__.split(".")[:2])) >= (2, 4),
+    reason="the interpreter of triton 3.6 breaks with numpy 2.4 and later",
+)
 def test_the_kernel_can_be_interpreted_afterwards() -> None:
     x = torch.arange(64, dtype=torch.float32)
     out = torch.zeros(64)
@@ -370,6 +376,13 @@ def test_nothing_is_written_to_the_home_folder(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
     assert done.stdout == "{128: 4}\n", done.stderr
     assert list(home.rglob("*triton*")) == []
+
+
+def test_a_fault_of_this_machine_is_not_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    version = specialise(kernels.add, (F32, F32, F32, 4096), {"BLOCK": 1024})
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    with pytest.raises(OSError, match="/no/such/folder"):
+        compile_kernel(kernels.add, version)
 
 
 def test_a_kernel_of_a_notebook_is_placed_in_the_file_that_the_worker_wrote(tmp_path: Path) -> None:

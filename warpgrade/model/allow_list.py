@@ -111,12 +111,26 @@ def problems(source_or_kernel: Any) -> list[Finding]:
     return sorted(set(found), key=_order)
 
 
-def guard(kernel: Any, specialisation: Specialisation, arch: int = 80) -> CompiledKernel | CompileProblem:
-    """Both guards: the allow-list, then the real compile. Raises what `problems` and `compile_kernel` raise."""
-    if found := problems(kernel):
+def guard(
+    kernel: Any, specialisation: Specialisation, arch: int = 80, *, explain: bool = True
+) -> CompiledKernel | CompileProblem:
+    """Both guards: the allow-list, for functions given as arguments too, then the real compile.
+
+    Raises what `problems` and `compile_kernel` raise.
+    """
+    found = problems(kernel)
+    path, line = definition(jit_function(kernel))
+    for value in specialisation.constants.values():
+        given = meaning(value)
+        if given.kind == "helper":
+            found += problems(value)
+        elif given.kind in ("function", "class", "module", "tuned"):
+            name = getattr(value, "__name__", type(value).__name__)
+            found.append(Finding(line, f"{name} is given as an argument, and is no @triton.jit function", path))
+    if found:
         first = min(found, key=lambda finding: finding.kind != "not_implemented")
-        return CompileProblem(first.kind, arch, first.sentence, first.file, first.line)
-    return compile_kernel(kernel, specialisation, arch)
+        return CompileProblem(first.kind, arch, first.sentence, PurePath(first.file).name, first.line)
+    return compile_kernel(kernel, specialisation, arch, explain=explain)
 
 
 def _of_source(source: str) -> Iterable[Finding]:
@@ -222,7 +236,7 @@ class _Reader:
 
     def _read_for(self, node: ast.For) -> None:
         loop = self._meaning(node.iter.func) if isinstance(node.iter, ast.Call) else None
-        if loop is None or loop.thing not in (builtins.range, tl.range, tl.static_range):
+        if loop is None or not any(loop.thing is one for one in (builtins.range, tl.range, tl.static_range)):
             self._refuse(node.iter, "a loop goes over range, tl.range or tl.static_range")
         else:
             self._one(node.iter)

@@ -192,7 +192,8 @@ def compile_kernel(
     without ptxas.
 
     Whatever is wrong with the kernel is a CompileProblem. Raises TypeError if `kernel` has no @triton.jit function,
-    KeyError for an unknown `arch`, and what student code raises beyond Exception.
+    KeyError for an unknown `arch`, OSError where this machine fails (no room for temporary files), and what student
+    code raises beyond Exception.
     """
     function = jit_function(kernel)
     limits = ARCHITECTURES[arch]
@@ -200,6 +201,8 @@ def compile_kernel(
     complaints = stages.Complaints()
     try:
         output = stages.run(function, specialisation, arch, complaints, last="cubin")
+    except OSError:  # no room for ptxas's files, say: the machine's fault, never the student's
+        raise
     except Exception as error:  # noqa: BLE001 - the compiler raises anything, and student code may run inside it
         found = understand(error, complaints.text)
         return CompileProblem(found.kind, arch, found.message, found.file, found.line)

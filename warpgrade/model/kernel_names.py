@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import math  # noqa: F401 - so that a kernel's `import math` is found loaded
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ def _is_tritons(thing: Any) -> bool:
 
 
 def scope_of_source(module: ast.Module) -> dict[str, Meaning]:
-    """The names that a module's text defines at top level. Of what it imports, only Triton and math are loaded."""
+    """The names that a module's text defines at top level. Of what it imports, only Triton and math are known."""
     scope: dict[str, Meaning] = {}
     for statement in _top_level(module):
         if isinstance(statement, ast.Import):
@@ -103,12 +103,9 @@ def _top_level(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _imported(name: str) -> Meaning:
-    if name == "math" or f"{name}.".startswith("triton."):
-        try:
-            return meaning(importlib.import_module(name))
-        except ImportError:
-            return Meaning("module", None, name)
-    return Meaning("module", None, name)
+    # Only what is loaded already: nothing is imported because a student's text names it.
+    known = name == "math" or f"{name}.".startswith("triton.")
+    return meaning(sys.modules[name]) if known and name in sys.modules else Meaning("module", None, name)
 
 
 def _import_from(scope: dict[str, Meaning], module: str, alias: ast.alias) -> None:
@@ -132,7 +129,7 @@ def _assigned(value: ast.expr, scope: Mapping[str, Meaning]) -> Meaning:
         function = _assigned(value.func, scope)
         if function.thing is tl.constexpr:
             return Meaning("constant", tl.constexpr(0))
-        if function.thing in (triton.autotune, triton.heuristics) or function.kind == "tuned":
+        if function.thing is triton.autotune or function.thing is triton.heuristics or function.kind == "tuned":
             return Meaning("tuned")
         if function.thing is triton.jit:
             return Meaning("helper")
