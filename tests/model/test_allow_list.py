@@ -140,6 +140,18 @@ ACCEPTED = {
     "swapping": "w = v + 1\nv, w = w, v",
     "bits": "v = ((off << 1) | (off & 3) ^ ~off).to(tl.float32)",
     "a descriptor": "d = tl.make_tensor_descriptor(x, shape=[n], strides=[1], block_shape=[BLOCK])\nv = d.load([0])",
+    "random numbers": "v = tl.where(tl.rand(7, off) > 0.5, v, 0.0)",
+    "a lock": "lock = o.to(tl.pointer_type(tl.int32))\nwhile tl.atomic_cas(lock, 0, 1) == 1:\n    pass\ntl.atomic_xchg(lock, 0)",
+    "block pointers": "p = tl.make_block_ptr(x, (n,), (1,), (0,), (BLOCK,), (0,))\np = tl.advance(p, (BLOCK,))\nv = tl.load(p)",
+    "swizzling": "i, j = tl.swizzle2d(tl.program_id(0), tl.program_id(1), 4, 4, 2)\nv += i + j",
+    "a persistent loop": "for i in tl.range(tl.program_id(0), n, tl.num_programs(0), flatten=True):\n    v += i",
+    "assume and barrier": "tl.assume(n > 0)\ntl.debug_barrier()",
+    "join and split": "a, b = tl.split(tl.join(v, v))\nv = a + b",
+    "sort, flip, cumsum": "v = tl.cumsum(tl.flip(tl.sort(v), 0), 0)",
+    "asking for a type": "if x.dtype.element_ty == tl.float32 and v.dtype.is_fp32():\n    v += 1",
+    "the same bits": "v = v.to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)",
+    "hints of the cache": 'v += tl.load(x + off, eviction_policy="evict_first") + tl.load(x + off, cache_modifier=".cg")',
+    "statistics": "m = tl.max(v, 0)\nv = tl.exp(v - m) / tl.sum(tl.exp(v - m), 0)\nv = tl.fma(v, v, tl.sigmoid(v))",
     "multiple_of": "v += tl.load(x + tl.multiple_of(n, 16) + tl.max_contiguous(off, BLOCK))",
 }
 #: Only in newer versions of Triton.

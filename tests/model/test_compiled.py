@@ -315,13 +315,14 @@ def test_wide_offsets_are_placed() -> None:
 def nonsense_assembly(x, o, BLOCK: tl.constexpr):
     off = tl.arange(0, BLOCK)
     v = tl.load(x + off)
-    v = tl.inline_asm_elementwise("gibberish $0, $1;", "=r,r", [v], dtype=tl.float32, is_pure=True, pack=1)
+    v = tl.inline_asm_elementwise("gibberish $0, $1;", "=r,r", [v], dtype=tl.float32, is_pure=True, pack=1)  # <- fault
     tl.store(o + off, v)
 
 
 def test_what_ptxas_refuses_is_short_and_silent(capfd: pytest.CaptureFixture[str]) -> None:
     found = problem(nonsense_assembly, F32, F32, 128)
     assert found.kind == "ptxas" and "gibberish" in found.message
+    assert (found.file, found.line) == ("test_compiled.py", fault_line(nonsense_assembly))
     assert "/" not in found.message and len(found.message) < 300
     assert capfd.readouterr() == ("", "")  # Triton prints the whole program
     print("afterwards", file=sys.stderr)

@@ -15,6 +15,8 @@ from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime.errors import PTXASError
 from triton.runtime.jit import DependenciesFinder, JITCallable
 
+from warpgrade.model import ptx
+
 #: not_implemented: the stub that the release leaves. unsupported: Python that Triton's language has not. error: a
 #: wrong name, type or shape. static_assert: the kernel's own assertion. options: num_warps and the like.
 #: shared_memory, tensor_memory, threads: more than a block may have. ptxas, compiler: the tools below Triton's
@@ -31,7 +33,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _REPR = re.compile(r"^(\w+)\((.*)\)$", re.DOTALL)
 _DIAGNOSTIC = re.compile(r'^(?:loc\()?"?([^\s"]+?)"?:(\d+):\d+\)?: error: (.*)$', re.MULTILINE)
 _LOOP_VARIABLE = re.compile(r"(?:[Ll]oop.carried variable|reassign constexpr) (\w+)")
-_PTXAS = re.compile(r"^ptxas.*?(?:error|fatal)\s*: (.*)$", re.MULTILINE)
+_PTXAS = re.compile(r"^ptxas(?:.*, line (\d+);)?.*?(?:error|fatal)\s*: (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,11 @@ class Complaint:
     line: int = 0
 
 
-def understand(error: Exception, diagnostics: str) -> Complaint:
-    """What `error`, raised by the compiler, says. `diagnostics` is what MLIR wrote meanwhile."""
+def understand(error: Exception, diagnostics: str, ptx_text: str = "") -> Complaint:
+    """What `error`, raised by the compiler, says.
+
+    `diagnostics` is what MLIR wrote meanwhile, `ptx_text` what ptxas was given, if it came to that.
+    """
     file, line = _place(error)
     if isinstance(error, CompilationError):
         innermost = error
@@ -53,7 +58,10 @@ def understand(error: Exception, diagnostics: str) -> Complaint:
             innermost = innermost.__cause__
         return _of_the_language(innermost, file, line)
     if isinstance(error, PTXASError):
-        lines = _PTXAS.findall(str(error))
+        lines = [text for _, text in _PTXAS.findall(str(error))]
+        number = next((int(number) for number, _ in _PTXAS.findall(str(error)) if number), 0)
+        if place := ptx.place_of_line(ptx_text, number, str(_LIBRARY)):
+            file, line = PurePath(place.file).name, place.line
         return Complaint("ptxas", plain("; ".join(lines) or str(error).split("Repro command")[0]), file, line)
     if found := _DIAGNOSTIC.search(diagnostics):
         where = PurePath(found[1])

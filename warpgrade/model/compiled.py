@@ -204,7 +204,7 @@ def compile_kernel(
     except OSError:  # no room for ptxas's files, say: the machine's fault, never the student's
         raise
     except Exception as error:  # noqa: BLE001 - the compiler raises anything, and student code may run inside it
-        found = understand(error, complaints.text)
+        found = understand(error, complaints.text, complaints.ptx)
         return CompileProblem(found.kind, arch, found.message, found.file, found.line)
     path, first_line = definition(function)
     source = output.texts["source"]

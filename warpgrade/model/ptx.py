@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
@@ -46,8 +47,20 @@ class Counts:
 
 def count(ptx: str, library: str) -> Counts:
     """Count the instructions of `ptx`. Places below the folder `library` (Triton's own) become the line that called."""
-    files = dict(_FILE.findall(ptx))
     counts = Counts()
+    for line, place in _lines(ptx, library):
+        if found := _INSTRUCTION.match(line):
+            _add(counts, found[1], found[2], place)
+    return counts
+
+
+def place_of_line(ptx: str, number: int, library: str) -> Place | None:
+    """Where line `number` of `ptx`, from 1, comes from; `library` as for `count`."""
+    return next((place for at, (_, place) in enumerate(_lines(ptx, library), 1) if at == number), None)
+
+
+def _lines(ptx: str, library: str) -> Iterator[tuple[str, Place | None]]:
+    files = dict(_FILE.findall(ptx))
     place: Place | None = None
     inside_assembly = False
     for line in ptx.splitlines():
@@ -55,13 +68,10 @@ def count(ptx: str, library: str) -> Counts:
             inside_assembly = True
         elif "// end inline asm" in line:
             inside_assembly = False
-        elif found := _PLACE.match(line):
+        elif not inside_assembly and (found := _PLACE.match(line)):
             # Inside, LLVM counts a line on for each line of the assembly's text, which means nothing in the source.
-            if not inside_assembly:
-                place = _place(found.groups(), files, library)
-        elif found := _INSTRUCTION.match(line):
-            _add(counts, found[1], found[2], place)
-    return counts
+            place = _place(found.groups(), files, library)
+        yield line, place
 
 
 def _place(groups: tuple[str | None, ...], files: dict[str, str], library: str) -> Place | None:

@@ -40,9 +40,11 @@ class Output:
 
 @dataclass
 class Complaints:
-    """What was written to descriptor 2 meanwhile: MLIR's diagnostics, with file and line."""
+    """What helps to understand a failure: what was written to descriptor 2 meanwhile (MLIR's diagnostics, with file
+    and line), and the PTX if the failure is ptxas's."""
 
     text: str = ""
+    ptx: str = ""
 
 
 def run(
@@ -78,6 +80,8 @@ def run(
                 output.ptxas_report = printed.getvalue()
             else:
                 output.texts[name] = str(module)
+            if name == "ptx":
+                complaints.ptx = output.texts[name]
             if name == last:
                 break
     return output
