@@ -236,6 +236,7 @@ def test_options_reach_the_compiler() -> None:
         (80, 32, 0, 4, 16),  # 64 warps of 4
         (80, 64, 0, 8, 4),  # 2048 registers a warp: 8 warps a scheduler, 32 in all
         (80, 65, 0, 8, 3),  # 2080, rounded to 2304: 7 warps a scheduler, 28 in all
+        (80, 73, 0, 4, 6),  # 2336, rounded to 2560: 6 warps a scheduler; 7 without the rounding
         (80, 255, 0, 4, 2),  # 8192 a warp: 2 a scheduler
         (80, 16, 48, 4, 3),  # 164 KB, 49 with what the driver keeps
         (80, 16, 163, 4, 1),

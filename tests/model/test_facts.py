@@ -126,7 +126,7 @@ def test_only_the_arguments_that_matter_are_blamed() -> None:
     """Rows of A and B lie along K and N; M only bounds the rows, so any M would do."""
     found = said(kernels.matmul, *matmul_arguments(F16, size=500), **TILE)
     (narrow,) = (remark for remark in found if remark.kind == "narrow_access")
-    assert "N, K, sam, sbk and scm are not known to divide by 16" in narrow.text
+    assert "128 bits: N, K, sam, sbk and scm are not known to divide by 16;" in narrow.text
 
 
 def test_maxnreg_is_named_where_it_is_the_limit() -> None:
