@@ -75,6 +75,7 @@ class Region:
     """Memory that one argument, or several that overlap, lie in, counted in units of the smallest element."""
 
     def __init__(self, arguments: list[Argument]) -> None:
+        self.arguments = arguments
         self.first = min(argument.first for argument in arguments)
         self.end = max(argument.end for argument in arguments)
         self.unit_bytes = min(argument.item_bytes for argument in arguments)
@@ -127,17 +128,22 @@ class Clocks:
         self._released: dict[int, Array] = {}
         self.program = 0
         self.epoch = 0
+        self._acquired = False
         self.known = np.zeros(programs + 2, np.int32)
 
     def begin(self, program: int) -> None:
         """The next program starts; it knows of nobody."""
+        if self._acquired:
+            self.known[:] = 0
+            self._acquired = False
+        self.known[self.program] = 0
         self.program, self.epoch = program, 0
-        self.known[:] = 0
         self.known[0] = self.known[program] = _ALWAYS
 
     def synchronise(self, address: int, *, acquire: bool, release: bool) -> None:
         """An atomic on a single address."""
         if acquire and (released := self._released.get(address)) is not None:
+            self._acquired = True
             np.maximum(self.known, released, out=self.known)
             before = self.known[1 : self.program]
             self.known[self.several] = int(before.size > 0 and before.min() > 0)

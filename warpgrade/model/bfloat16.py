@@ -46,7 +46,8 @@ def truncate(values: Array) -> Array:
 
 def _odd_float32(values: Array) -> Array:
     """float64 to float32, where inexact with the last bit odd, so that rounding again to bf16 rounds only once."""
-    near = values.astype(np.float32)
+    with np.errstate(over="ignore"):
+        near = values.astype(np.float32)
     bits = near.view(np.uint32) if near.ndim else near.reshape(1).view(np.uint32)[0]
     inexact = np.isfinite(values) & (near.astype(np.float64) != values)
     too_far = np.abs(near.astype(np.float64)) > np.abs(values)  # step back towards zero, then set the last bit

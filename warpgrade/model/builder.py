@@ -167,7 +167,8 @@ class Builder(Bfloat16Builder):
             for handle, axis in ((a, -1), (b, -2)):
                 if "undefined" in handle.attr:
                     undefined = handle.attr["undefined"]
-                    lanes: Array = np.broadcast_to(undefined.lanes, handle.data.shape).any(axis=axis, keepdims=True)
+                    lanes = np.broadcast_to(undefined.lanes, handle.data.shape)
+                    lanes = np.asarray(lanes.any(axis=axis, keepdims=True))
                     _join_undefined(result, [result, _marked(lanes, undefined)])
             _join_undefined(result, [result, d])
         return result

@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 Kind = Literal[
-    "out_of_bounds", "between_rows", "race", "two_lanes", "uninitialised", "undefined", "overflow", "device_assert",
-    "small_dot",
+    "out_of_bounds", "between_rows", "race", "two_lanes", "uninitialised", "input_written", "undefined", "overflow",
+    "device_assert", "small_dot",
 ]  # fmt: skip
 Program = tuple[int, int, int]
 Line = tuple[str, int]
@@ -51,13 +51,17 @@ _WHAT: dict[Kind, tuple[str, str]] = {
         "the kernel reads {argument} before anything was written to it",
         "Does it need torch.zeros, or is the wrong argument loaded?",
     ),
+    "input_written": (
+        "a {access} changes {argument}, which is an input",
+        "Is the wrong pointer written to?",
+    ),
     "undefined": (
         "a load of {argument} has a mask but no `other`, and its masked-off lanes, which hold garbage, are used",
         "Does the load need other=, or what comes after it tl.where?",
     ),
     "overflow": (
         "an integer calculation does not fit its type",
-        "Does the offset need .to(tl.int64) before it is multiplied by a stride?",
+        "Does the offset need a wider integer type before it is multiplied by a stride?",
     ),
     "device_assert": ("a tl.device_assert failed", "What does the condition say about the values there?"),
     "small_dot": ("tl.dot is given a tile smaller than the GPU can multiply", "Are the block sizes large enough?"),

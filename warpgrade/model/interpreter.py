@@ -109,7 +109,7 @@ def _autotune(original: Any, tuner: Any, *args: Any, **kwargs: Any) -> Any:
     """
     session = _sessions[-1]
     kept = tuner.cache, tuner.cache_results, session.zeroed
-    tuner.cache = session.__dict__.setdefault("_tuned", {}).setdefault(id(tuner), (tuner, {}))[1]
+    tuner.cache = session.tuned.setdefault(id(tuner), (tuner, {}))[1]
     tuner.cache_results = False  # the cache on disk is for a device
     session.zeroed = session.zeroed | frozenset(tuner.reset_to_zero)
     try:

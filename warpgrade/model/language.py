@@ -27,9 +27,9 @@ _ABSENT = object()
 @contextlib.contextmanager
 def interpreted_language() -> Iterator[None]:
     """While active, triton.language calculates. Afterwards it is as it was."""
-    for owner, name, _, inside in _table:
-        setattr(owner, name, inside)
     try:
+        for owner, name, _, inside in _table:
+            setattr(owner, name, inside)
         yield
     finally:
         _restore()
@@ -37,10 +37,10 @@ def interpreted_language() -> Iterator[None]:
 
 def _restore() -> None:
     for owner, name, outside, _ in _table:
-        if outside is _ABSENT:
-            delattr(owner, name)
-        else:
+        if outside is not _ABSENT:
             setattr(owner, name, outside)
+        elif name in vars(owner):  # it is not, where an interrupt came before all was in place
+            delattr(owner, name)
 
 
 def install() -> None:

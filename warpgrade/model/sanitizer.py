@@ -65,10 +65,10 @@ class Launch:
 class Session:
     """What happens while kernels run interpreted under it: findings and launches.
 
-    `outputs` names the kernels' arguments that are made with torch.empty: reading an element of one before anything was
-    written there is a finding. It is trusted for the first launch that sees the tensor; later, what earlier launches
-    wrote counts, and so does any in-place torch operation (it is then taken as wholly written). `gaps_allowed` names
-    arguments whose gaps between rows may be touched.
+    `inputs` names the kernels' arguments that must not be written. `outputs` names those that are made with
+    torch.empty: reading an element of one before anything was written there is a finding. It is trusted for the first
+    launch that sees the tensor; later, what earlier launches wrote counts, and so does any in-place torch operation (it
+    is then taken as wholly written). `gaps_allowed` names arguments whose gaps between rows may be touched.
     `seed` shuffles the order of programs (each launch differently); None keeps triton's order. `max_findings` bounds
     the list; each line reports a fault once.
     """
@@ -77,11 +77,13 @@ class Session:
         self,
         *,
         seed: int | None = 0,
+        inputs: Collection[str] = (),
         outputs: Collection[str] = (),
         gaps_allowed: Collection[str] = (),
         max_findings: int = 20,
     ) -> None:
         self.seed = seed
+        self.inputs = frozenset(inputs)
         self.outputs = frozenset(outputs)
         self.gaps_allowed = frozenset(gaps_allowed)
         self.max_findings = max_findings
@@ -91,6 +93,8 @@ class Session:
         self.files: set[str] = set()
         #: Arguments that the autotuner sets to zero before each launch.
         self.zeroed: frozenset[str] = frozenset()
+        #: Of each autotuner, by id, the autotuner and what it has chosen in this session.
+        self.tuned: dict[int, tuple[Any, dict[Any, Any]]] = {}
         self._reported: set[tuple[Any, ...]] = set()
         self._written: dict[tuple[int, int], tuple[torch.Tensor, int, Array]] = {}
 
@@ -119,15 +123,15 @@ class Session:
         The array is the session's own: what the launch sets in it is remembered. The tensor is kept alive until
         `forget`, so that its memory is not given to another.
         """
-        if name not in self.outputs or name in self.zeroed or not tensor.numel():
+        if name not in self.outputs or name in self.zeroed:
             return None
         span = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-        _, version, array = self._written.get(
-            (tensor.data_ptr(), span), (tensor, tensor._version, np.zeros(span, bool))
-        )
-        if version != tensor._version:
+        now = 0 if tensor.is_inference() else tensor._version  # torch counts in-place operations there
+        key = (tensor.data_ptr(), span)
+        _, version, array = self._written.get(key, (tensor, now, np.zeros(span, bool)))
+        if version != now:
             array[:] = True
-        self._written[tensor.data_ptr(), span] = (tensor, tensor._version, array)
+        self._written[key] = (tensor, now, array)
         return array
 
     def forget(self) -> None:
@@ -163,15 +167,11 @@ class Watch:
         self.arguments = {n: Argument(n, t, gaps_allowed=n in session.gaps_allowed) for n, t in tensors}
         self._clocks = Clocks(programs)
         self._number = 0
-        spans = [argument for argument in self.arguments.values() if argument.elements]
-        regions(spans)
-        for name, tensor in tensors:
-            argument = self.arguments[name]
-            written = session.written(name, tensor)
-            # A region with several arguments in it has inputs in it too, or two views of which no one knows the rest.
-            alone = written is not None and argument.region.end - argument.region.first == argument.end - argument.first
-            if written is not None and alone and argument.region.unit_bytes == argument.item_bytes:
-                argument.region.written = written
+        tensors_by_name = dict(tensors)
+        for region in regions([argument for argument in self.arguments.values() if argument.elements]):
+            if len(region.arguments) == 1:  # what overlaps an output is written or not for reasons of its own
+                name = region.arguments[0].name
+                region.written = session.written(name, tensors_by_name[name])
 
     def begin(self, program: Program) -> None:
         """The next program starts."""
@@ -193,10 +193,6 @@ class Watch:
                 mask = None
             elif not mask.any():
                 return
-        if "undefined" in pointer.attr:
-            self._use(pointer.attr["undefined"], mask, "addresses")
-        if value is not None and "undefined" in value.attr:
-            self._use(value.attr["undefined"], mask, "stored values")
         item_bytes = max(1, pointer.get_element_ty().primitive_bitwidth // 8)
         stored = None if value is None else np.broadcast_to(value.data, addresses.shape)
         owner = pointer.attr.get("argument")
@@ -208,6 +204,10 @@ class Watch:
                     self._access(access, one, addresses, mine, item_bytes, stored)
         else:
             self._access(access, owner, addresses, mask, item_bytes, stored)
+        if "undefined" in pointer.attr:
+            self._use(pointer.attr["undefined"], mask, "addresses")
+        if value is not None and "undefined" in value.attr:
+            self._use(value.attr["undefined"], mask, "stored values")
 
     def _access(
         self,
@@ -234,6 +234,9 @@ class Watch:
         region = argument.region
         units = region.units(active, item_bytes)
         self._race(access, argument, region, units)
+        if access != "load" and argument.name in self.session.inputs:
+            index = (int(active[0]) - argument.first) // argument.item_bytes
+            self.report("input_written", access, argument.name, index, f"{active.size} lanes")
         if region.written is not None:
             self._initialised(access, argument, region.written, units)
         if access == "store" and stored is not None and active.size > 1:
