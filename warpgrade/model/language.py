@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import triton.compiler.code_generator  # noqa: F401 - or it is imported in a launch, and keeps what it then sees
 import triton.language as tl
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import interpreter
