@@ -1,6 +1,9 @@
 """How kernels are launched: what triton itself offers works, and nothing of it is changed for afterwards."""
 
 import inspect
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -11,6 +14,7 @@ import triton.testing
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler.errors import UnsupportedLanguageConstruct
+from triton.language.extra import libdevice
 from triton.runtime.jit import JITFunction
 
 from warpgrade.model.findings import KernelFault
@@ -40,7 +44,7 @@ def launched(session=None):
 
 
 def snapshot():
-    owners = (tl, tl.core, tl.math, tl.standard, tl.tensor, tl.dtype, tl.core.tensor_descriptor_base)
+    owners = (tl, tl.core, tl.math, tl.standard, tl.tensor, tl.dtype, tl.core.tensor_descriptor_base, libdevice)
     return [dict(vars(owner)) for owner in owners]
 
 
@@ -468,3 +472,74 @@ def test_each_launch_of_a_session_has_an_order_of_its_own():
             arrival[(16,)](out, counter)
             orders.append(tuple(out.tolist()))
     assert len(set(orders)) == 3
+
+
+# --- libdevice, and TRITON_INTERPRET ----------------------------------------------------------------------------
+
+
+@triton.jit
+def gelu(x, out, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + offsets, mask=offsets < n)
+    result = 0.5 * value * (1 + libdevice.tanh(0.7978845608028654 * (value + 0.044715 * libdevice.pow(value, 3.0))))
+    tl.store(out + offsets, result, mask=offsets < n)
+
+
+def test_libdevice(clean, near):
+    x, out = torch.randn(100), torch.empty(100)
+    gelu[(1,)](x, out, 100, BLOCK=128)
+    exact = torch.nn.functional.gelu(x.double(), approximate="tanh")
+    near(out, exact, work=32 * 2.0**-24 * (1 + x.double().abs() ** 3))
+
+
+@triton.jit
+def libdevice_of(x, out, NAME: tl.constexpr):
+    tl.store(out, getattr(libdevice, NAME)(tl.load(x)))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "error"), [("tanh", torch.float16, TypeError), ("erfcx", torch.float32, NotImplementedError)]
+)
+def test_libdevice_that_is_not_there(name, dtype, error):
+    with interpreting(Session()), pytest.raises(error, match=f"libdevice.{name}"):
+        libdevice_of[(1,)](torch.ones(1, dtype=dtype), torch.ones(1), NAME=name)
+
+
+INTERPRET = """
+import os
+os.environ["TRITON_INTERPRET"] = "1"
+import torch, triton, triton.language as tl
+from warpgrade.model.findings import OutOfBounds
+from warpgrade.model.interpreter import install, interpreting
+from warpgrade.model.sanitizer import Session
+install()
+
+@triton.jit
+def total(x, out, n, BLOCK: tl.constexpr):
+    tl.store(out, tl.sum(tl.load(x + tl.arange(0, BLOCK), mask=tl.arange(0, BLOCK) < n, other=0.0)))
+
+tuned = triton.autotune([triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})], key=[])(total)
+out = torch.empty(1)
+with interpreting(Session()) as session:
+    tuned[(1,)](torch.ones(100), out, 100)
+    assert (out.item(), len(session.launches)) == (100.0, 3)
+    try:
+        total[(1,)](torch.ones(99), out, 100, BLOCK=128)
+    except OutOfBounds as error:
+        print(error.finding.argument, error.finding.index, error.finding.line[1])
+total[(1,)](torch.ones(50), out, 50, BLOCK=128)
+assert out.item() == 50.0, "outside of the block triton's own interpreter runs it"
+"""
+
+
+def test_a_notebook_that_sets_triton_interpret(tmp_path):
+    script = tmp_path / "notebook.py"
+    script.write_text(INTERPRET)
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["x", "99", "12"]

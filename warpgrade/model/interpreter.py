@@ -24,7 +24,7 @@ import triton.language as tl
 import triton.testing
 from triton.backends.nvidia.compiler import CUDAOptions
 from triton.runtime.autotuner import Autotuner
-from triton.runtime.interpreter import TensorHandle
+from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.runtime.jit import JITFunction, mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -66,6 +66,13 @@ def install() -> None:
     language.install()
     _hook(JITFunction, "run", _run)
     _hook(JITFunction, "__call__", _call)
+    # What @triton.jit makes where TRITON_INTERPRET is set, as a notebook on a laptop may do.
+    _hook(
+        InterpretedFunction,
+        "run",
+        lambda original, made, *args, **kwargs: _run(original, _jitted(made), *args, **kwargs),
+    )
+    _hook(InterpretedFunction, "__call__", _call)
     _hook(Autotuner, "run", _autotune)
     timer = Autotuner.__dict__["do_bench"]  # a cached property, made of get_benchmarker, which needs a driver
     Autotuner.do_bench = property(lambda self: _time_once if _sessions else timer.__get__(self, Autotuner))
@@ -93,6 +100,13 @@ def _run(original: Any, kernel: JITFunction[Any], *args: Any, grid: Any, warmup:
     if not warmup:
         with _one_at_a_time:
             _launch(_sessions[-1], kernel, args, kwargs, grid)
+
+
+def _jitted(made: InterpretedFunction[Any]) -> JITFunction[Any]:
+    """The JITFunction of the same Python function, which knows its parameters."""
+    if "of_warpgrade" not in vars(made):
+        made.of_warpgrade = JITFunction(made.fn)
+    return made.of_warpgrade
 
 
 def _call(original: Any, function: JITFunction[Any], *args: Any, **kwargs: Any) -> Any:

@@ -17,6 +17,7 @@ from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import interpreter
 from triton.runtime.interpreter import ReduceOps, ScanOps, TensorDescHandle, TensorHandle
 
+from warpgrade.model import libdevice
 from warpgrade.model.bfloat16 import pairwise_sum
 from warpgrade.model.builder import semantic
 from warpgrade.model.sanitizer import Undefined
@@ -48,10 +49,11 @@ def install() -> None:
     """Work out, once, what has to be replaced. Leaves triton.language as it is."""
     if _table:
         return
-    owners = (tl, tl.core, tl.tensor, tl.math, tl.core.tensor_descriptor_base, tl.dtype)
+    builtins = (tl, tl.core, tl.tensor, tl.math, tl.core.tensor_descriptor_base)
+    owners = (*builtins, tl.dtype, *libdevice.MODULES)
     before = [dict(vars(owner)) for owner in owners]
     scope = interpreter._LangPatchScope()
-    for owner in owners[:-1]:
+    for owner in builtins:
         for name, member in inspect.getmembers(owner):
             if tl.core.is_builtin(member):
                 setattr(owner, name, _bound(member))
@@ -64,6 +66,8 @@ def install() -> None:
         module.static_assert = _static_assert
         module.reduce = _reduce
         module.associative_scan = _scan
+    for module, name, function in libdevice.replacements():
+        setattr(module, name, function)
     for owner, names in zip(owners, before, strict=True):
         for name, inside in dict(vars(owner)).items():
             if inside is not names.get(name, _ABSENT):

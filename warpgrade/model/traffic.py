@@ -69,10 +69,13 @@ def coalesce(addresses: Array, mask: Array | None, item_bytes: int) -> tuple[int
     """(useful bytes, sectors) of one access: `addresses` uint64 in the block's shape, `mask` bool of it or None."""
     if addresses.size == 1:
         return item_bytes, _straddled(addresses.reshape(-1), item_bytes)
-    axis = _contiguous_axis(addresses, item_bytes)
-    lanes = np.moveaxis(addresses, axis, -1).reshape(-1, min(_WARP_LANES, addresses.size))
+    if addresses.ndim > 1:
+        axis = _contiguous_axis(addresses, item_bytes)
+        addresses = np.moveaxis(addresses, axis, -1)
+        mask = None if mask is None else np.moveaxis(mask, axis, -1)
+    lanes = addresses.reshape(-1, min(_WARP_LANES, addresses.size))
     if mask is not None:
-        active = np.moveaxis(mask, axis, -1).reshape(lanes.shape)
+        active = mask.reshape(lanes.shape)
         busy = active.any(axis=1)
         lanes, active = lanes[busy], active[busy]
         # A lane that does nothing takes the address of one that does something, and so adds neither bytes nor sectors.
