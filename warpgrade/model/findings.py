@@ -34,9 +34,9 @@ class Finding(msgspec.Struct, frozen=True):
 
 _WHAT: dict[Kind, tuple[str, str]] = {
     # kind: (what happened, what to look at)
-    "out_of_bounds": ("a {access} goes outside of {argument}", "Is the mask missing or wrong, or a stride?"),
+    "out_of_bounds": ("{access} goes outside of {argument}", "Is the mask missing or wrong, or a stride?"),
     "between_rows": (
-        "a {access} lands between the rows of {argument}, in memory that its shape and strides leave out",
+        "{access} lands between the rows of {argument}, in memory that its shape and strides leave out",
         "Is the mask of the columns missing or wrong, or the row stride?",
     ),
     "race": (
@@ -52,7 +52,7 @@ _WHAT: dict[Kind, tuple[str, str]] = {
         "Does it need torch.zeros, or is the wrong argument loaded?",
     ),
     "input_written": (
-        "a {access} changes {argument}, which is an input",
+        "{access} changes {argument}, which is an input",
         "Is the wrong pointer written to?",
     ),
     "undefined": (
@@ -68,13 +68,19 @@ _WHAT: dict[Kind, tuple[str, str]] = {
 }
 
 
+_ACCESS = {"load": "a load", "store": "a store", "atomic": "an atomic operation"}  # a race names both, without articles
+
+
 def sentence(finding: Finding, *, numbers: bool = True) -> str:
     """Plain language for a student, ending with what to look at.
 
     Without `numbers` it holds none at all (no index, size, program or line): hidden tests must not tell their sizes.
     """
     what, look = _WHAT[finding.kind]
-    text = what.format(access=finding.access, argument=finding.argument or "memory that belongs to no argument")
+    text = what.format(
+        access=_ACCESS.get(finding.access, finding.access),
+        argument=finding.argument or "memory that belongs to no argument",
+    )
     if not numbers:
         return f"{text[0].upper()}{text[1:]}. {look}"
     where = f"line {finding.line[1]}: " if finding.line else ""

@@ -172,6 +172,7 @@ def _launch(session: Session, kernel: Any, args: tuple[Any, ...], kwargs: dict[s
     tensors = [
         tensor for name, value in arguments.items() if name not in constexprs for tensor in _tensors(name, value)
     ]
+    tensors += [found for name, tensor in session.reachable.items() for found in _tensors(name, tensor)]
     order = session.order(programs)
     session.launches.append(launch)
     watch = Watch(session, launch, tensors, len(order))

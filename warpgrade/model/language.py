@@ -16,6 +16,7 @@ import triton.language as tl
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import interpreter
 from triton.runtime.interpreter import ReduceOps, ScanOps, TensorDescHandle, TensorHandle
+from triton.runtime.jit import JITFunction
 
 from warpgrade.model import libdevice
 from warpgrade.model.bfloat16 import pairwise_sum
@@ -57,6 +58,9 @@ def install() -> None:
         for name, member in inspect.getmembers(owner):
             if tl.core.is_builtin(member):
                 setattr(owner, name, _bound(member))
+    for name, member in list(vars(tl.tensor).items()):
+        if isinstance(member, JITFunction):  # `x.sum(0)`: the compiler binds it to x, Python does not
+            setattr(tl.tensor, name, _method(member))
     interpreter._patch_lang_tensor(tl.tensor, scope)
     # Triton 3.6 turns an array of one element into a number as numpy 2.4 no longer does.
     tl.tensor.__index__ = lambda self: int(self.handle.data.item())
@@ -84,6 +88,10 @@ def _bound(member: Callable[..., Any]) -> Callable[..., Any]:
         return member(*args, **kwargs)
 
     return call
+
+
+def _method(function: JITFunction[Any]) -> Callable[..., Any]:
+    return lambda self, *args, **kwargs: function(self, *args, **kwargs)
 
 
 def _keeping_argument(materialize: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -68,7 +68,9 @@ class Session:
     `inputs` names the kernels' arguments that must not be written. `outputs` names those that are made with
     torch.empty: reading an element of one before anything was written there is a finding. It is trusted for the first
     launch that sees the tensor; later, what earlier launches wrote counts, and so does any in-place torch operation (it
-    is then taken as wholly written). `gaps_allowed` names arguments whose gaps between rows may be touched.
+    is then taken as wholly written). `gaps_allowed` names arguments whose gaps between rows may be touched. `reachable`
+    are tensors, by a name to report them with, that kernels reach through addresses in memory: of a number made into a
+    pointer nothing is known but where it points.
     `seed` shuffles the order of programs (each launch differently); None keeps triton's order. `max_findings` bounds
     the list; each line reports a fault once.
     """
@@ -80,12 +82,14 @@ class Session:
         inputs: Collection[str] = (),
         outputs: Collection[str] = (),
         gaps_allowed: Collection[str] = (),
+        reachable: Mapping[str, torch.Tensor] | None = None,
         max_findings: int = 20,
     ) -> None:
         self.seed = seed
         self.inputs = frozenset(inputs)
         self.outputs = frozenset(outputs)
         self.gaps_allowed = frozenset(gaps_allowed)
+        self.reachable = dict(reachable or {})
         self.max_findings = max_findings
         self.findings: list[Finding] = []
         self.launches: list[Launch] = []
@@ -135,8 +139,9 @@ class Session:
         return array
 
     def forget(self) -> None:
-        """Let go of the tensors that were held for `outputs`."""
+        """Let go of the tensors that were held for `outputs` and `reachable`."""
         self._written.clear()
+        self.reachable.clear()
 
     def line(self) -> Line | None:
         """The innermost line of student code that is running now."""

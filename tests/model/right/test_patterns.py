@@ -174,6 +174,63 @@ def test_the_last_program_may_read_what_the_others_stored(clean):
 
 
 @triton.jit
+def sum_into_a_group(x, locks, counts, out, N, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    group = tl.program_id(0) % GROUPS
+    part = tl.load(x + tl.program_id(0) * N + columns, mask=columns < N, other=0.0)
+    where = out + group * N + columns
+    while tl.atomic_cas(locks + group, 0, 1) == 1:
+        pass
+    if tl.load(counts + group) == 0:
+        tl.atomic_xchg(counts + group, 1)
+    else:
+        part += tl.load(where, mask=columns < N)
+    tl.store(where, part, mask=columns < N)
+    tl.atomic_xchg(locks + group, 0)
+
+
+def test_a_counter_behind_a_lock_may_be_read_plainly(clean):
+    clean.outputs = frozenset(["out"])
+    x, out = torch.randint(0, 100, (16, 100)).float(), torch.empty(4, 100)
+    sum_into_a_group[(16,)](
+        x, torch.zeros(4, dtype=torch.int32), torch.zeros(4, dtype=torch.int32), out, 100, GROUPS=4, BLOCK=128
+    )
+    assert torch.equal(out.sum(0), x.sum(0))
+
+
+@triton.jit
+def copy_from_a_table(addresses, out, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    source = tl.load(addresses + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    tl.store(out + tl.program_id(0) * BLOCK + offsets, tl.load(source + offsets))
+
+
+def test_a_table_of_pointers(clean):
+    parts, out = [torch.randn(16) for _ in range(3)], torch.empty(48)
+    clean.reachable = {f"part{i}": part for i, part in enumerate(parts)}
+    copy_from_a_table[(3,)](torch.tensor([part.data_ptr() for part in parts]), out, BLOCK=16)
+    assert torch.equal(out, torch.cat(parts))
+
+
+@triton.jit
+def methods(x, sums, highest, ranks, BM: tl.constexpr, BN: tl.constexpr):
+    rows, columns = tl.arange(0, BM), tl.arange(0, BN)
+    tile = tl.load(x + rows[:, None] * BN + columns[None, :])
+    tl.store(sums + rows, tile.sum(1))
+    tl.store(highest + columns, tile.max(axis=0))
+    tl.store(ranks + rows[:, None] * BN + columns[None, :], tl.sort(tile).to(tl.float32))
+
+
+def test_reductions_as_methods_and_sorting(clean):
+    x = torch.randint(-100, 100, (8, 16)).float()
+    sums, highest, ranks = torch.empty(8), torch.empty(16), torch.empty(8, 16)
+    methods[(1,)](x, sums, highest, ranks, BM=8, BN=16)
+    assert torch.equal(sums, x.sum(1))
+    assert torch.equal(highest, x.max(0).values)
+    assert torch.equal(ranks, x.sort(1).values)
+
+
+@triton.jit
 def scale_in_place(x, n, factor, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
