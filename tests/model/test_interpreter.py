@@ -291,7 +291,8 @@ def test_benchmarks_call_once_and_need_no_driver(bench):
         assert isinstance(took_ms, float)
         assert bench(lambda: calls.append(1), quantiles=[0.5, 0.2, 0.8]) == [1.0, 1.0, 1.0]
         assert len(bench(lambda: calls.append(1), return_mode="all")) == 1
-    assert len(calls) == 3
+        assert bench(lambda: calls.append(1), 10, quantiles=[0.5]) == 1.0
+    assert len(calls) == 4
 
 
 # --- the order of programs --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -77,7 +78,7 @@ def install() -> None:
     timer = Autotuner.__dict__["do_bench"]  # a cached property, made of get_benchmarker, which needs a driver
     Autotuner.do_bench = property(lambda self: _time_once if _sessions else timer.__get__(self, Autotuner))
     for name in ("do_bench", "do_bench_cudagraph"):
-        _hook(triton.testing, name, lambda original, *args, **kwargs: _time_once(*args, **kwargs))
+        _hook(triton.testing, name, _bench)
 
 
 def _hook(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
@@ -132,16 +133,23 @@ def _autotune(original: Any, tuner: Any, *args: Any, **kwargs: Any) -> Any:
         tuner.cache, tuner.cache_results, session.zeroed = kept
 
 
-def _time_once(function: Callable[[], Any], *_: Any, **options: Any) -> Any:
-    """In place of triton.testing.do_bench: call once. Milliseconds of the interpreter, which say nothing of a GPU."""
+def _bench(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """triton.testing.do_bench and do_bench_cudagraph, which take the same names at different places."""
+    named = inspect.signature(original).bind(*args, **kwargs).arguments
+    return _time_once(named["fn"], named.get("quantiles"), named.get("return_mode"))
+
+
+def _time_once(function: Callable[[], Any], quantiles: Any = None, return_mode: str | None = None) -> Any:
+    """Call once. Milliseconds of the interpreter, which say nothing of a GPU.
+
+    Quantiles are all alike and made up: the autotuner asks for them, and is not to choose by the interpreter's speed.
+    """
     start = time.perf_counter()
     function()
     took_ms = (time.perf_counter() - start) * 1e3
-    quantiles = options.get("quantiles")
     if quantiles is not None:
-        # All alike, or the autotuner would choose by the interpreter's speed; the first configuration is to stand.
         return [1.0] * len(quantiles) if len(quantiles) > 1 else 1.0
-    return [took_ms] if options.get("return_mode") == "all" else took_ms
+    return [took_ms] if return_mode == "all" else took_ms
 
 
 # --- one launch -------------------------------------------------------------------------------------------------

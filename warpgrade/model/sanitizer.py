@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -165,7 +165,7 @@ class Undefined:
 class Watch:
     """Checks every access of one launch, before it happens."""
 
-    def __init__(self, session: Session, launch: Launch, tensors: Iterable[tuple[str, torch.Tensor]], programs: int):
+    def __init__(self, session: Session, launch: Launch, tensors: Sequence[tuple[str, torch.Tensor]], programs: int):
         self.session = session
         self.launch = launch
         self.program: Program = (0, 0, 0)

@@ -202,6 +202,15 @@ def same_value_from_all(x, out, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def all_read_and_one_writes(x, out):
+    program = tl.program_id(0)
+    value = tl.load(x)  # FAULT
+    if program == 1:
+        tl.store(x, value + 1)  # FAULT
+    tl.store(out + program, value)
+
+
+@triton.jit
 def two_lanes_one_element(x, out, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     tl.store(out + offsets // 2, tl.load(x + offsets))  # FAULT
@@ -383,6 +392,8 @@ FAULTS = [
     Fault(sum_without_atomics, lambda k: k[(2,)](torch.ones(256), torch.zeros(1), BLOCK=128), "race", "store and store", "out", 0),
     Fault(zeroed_by_the_first_program, lambda k: k[(2,)](torch.ones(256), torch.zeros(1), BLOCK=128), "race", ("store and atomic", "atomic and store"), "out", 0),
     Fault(same_value_from_all, lambda k: k[(2,)](torch.ones(256), torch.zeros(1), BLOCK=128), "race", "store and store", "out", 0),
+    # Program 1 reads what it writes, and so did program 0 before it: its own read must not hide the other's.
+    Fault(all_read_and_one_writes, lambda k: k[(2,)](torch.ones(1), torch.zeros(2)), "race", ("load and store", "store and load"), "x", 0),
     Fault(two_lanes_one_element, lambda k: k[(1,)](torch.arange(64.0), torch.zeros(32), BLOCK=64), "two_lanes", "store", "out", 0),
     Fault(lock_let_go_too_early, lambda k: k[(2,)](torch.ones(256), torch.zeros(1, dtype=torch.int32), torch.zeros(1), BLOCK=128), "race", "store and load", "out", 0),
     Fault(lock_that_orders_nothing, lambda k: k[(2,)](torch.ones(256), torch.zeros(1, dtype=torch.int32), torch.zeros(1), BLOCK=128), "race", "store and load", "out", 0),

@@ -174,6 +174,20 @@ def test_the_last_program_may_read_what_the_others_stored(clean):
 
 
 @triton.jit
+def last_one_resets(x, arrived, out, PROGRAMS: tl.constexpr):
+    tl.store(out + tl.program_id(0), tl.load(x))
+    if tl.atomic_add(arrived, 1) == PROGRAMS - 1:
+        tl.store(x, 0.0)
+
+
+def test_the_last_program_may_overwrite_what_all_have_read(clean):
+    x, arrived, out = torch.ones(1), torch.zeros(1, dtype=torch.int32), torch.empty(8)
+    last_one_resets[(8,)](x, arrived, out, PROGRAMS=8)
+    assert torch.equal(out, torch.ones(8))
+    assert x.item() == 0
+
+
+@triton.jit
 def sum_into_a_group(x, locks, counts, out, N, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
     columns = tl.arange(0, BLOCK)
     group = tl.program_id(0) % GROUPS
