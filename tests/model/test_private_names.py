@@ -86,6 +86,7 @@ NAMES = [
     ("triton.language.semantic:TritonSemantic.dot", ["self", "lhs", "rhs", "acc", "input_precision", SAME], "builder.py", "sizes and precision of dots"),
     ("triton.language.semantic:TritonSemantic.binary_op_sanitize_overflow_impl", ["self", "lhs", "rhs", "binary_op"], "builder.py", "int32 overflow"),
     ("triton.language.semantic:TritonSemantic.to_tensor", ["self", "x", "check_type"], "rewrite.py", "assigned numbers"),
+    ("triton.language.semantic:TritonSemantic.device_assert", ["self", "cond", "msg", "mask"], "rewrite.py", "assert in kernels"),
     ("triton.language.semantic:TritonSemantic.permute", ["self", "input", "dims"], "language.py", "tensor.T"),
     ("triton.language.semantic:TritonSemantic.make_tensor_descriptor", ["self", "base", "shape", "strides", "block_shape", "padding_option"], "interpreter.py", "descriptors of the host"),
     ("triton.language.core:is_builtin", ["fn"], "language.py", "what needs our semantic"),

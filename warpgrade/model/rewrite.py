@@ -52,6 +52,11 @@ class Helpers:
         return left.logical_or(right()) if _is_block(left) else left or right()
 
     @staticmethod
+    def asserted(value: Any, message: Any = "") -> None:
+        """`assert value, message`, which the compiler takes for a tl.device_assert."""
+        semantic.device_assert(semantic.to_tensor(value), message, None)
+
+    @staticmethod
     def negated(value: Any) -> Any:
         """`not value`."""
         return value.__not__() if _is_block(value) else not value
@@ -122,6 +127,11 @@ class _Rewriter(ast.NodeTransformer):
             return ast.copy_location(ast.Expr(self._call("refuse", node, text)), node)
         node.value = self._call("assigned", node.value, node.value)
         return node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        self.generic_visit(node)
+        arguments = [node.test] if node.msg is None else [node.test, node.msg]
+        return ast.copy_location(ast.Expr(self._call("asserted", node, *arguments)), node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         self.generic_visit(node)

@@ -211,6 +211,17 @@ def all_read_and_one_writes(x, out):
 
 
 @triton.jit
+def waits_for_one_of_two(x, flag, out):
+    program = tl.program_id(0)
+    tl.store(out + program, tl.load(x))  # FAULT
+    if program == 0:
+        tl.atomic_add(flag, 1)
+    if program == 2:
+        tl.atomic_add(flag, 0)
+        tl.store(x, 0.0)  # FAULT
+
+
+@triton.jit
 def two_lanes_one_element(x, out, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     tl.store(out + offsets // 2, tl.load(x + offsets))  # FAULT
@@ -264,6 +275,13 @@ def row_times_stride(x, out, stride, BLOCK: tl.constexpr):
 def asserts(x, out, BLOCK: tl.constexpr):
     value = tl.load(x + tl.arange(0, BLOCK))
     tl.device_assert(value > 0, "not positive")  # FAULT
+    tl.store(out + tl.arange(0, BLOCK), value)
+
+
+@triton.jit
+def asserts_as_python_does(x, out, BLOCK: tl.constexpr):
+    value = tl.load(x + tl.arange(0, BLOCK))
+    assert value < 15, "too large"  # FAULT
     tl.store(out + tl.arange(0, BLOCK), value)
 
 
@@ -394,6 +412,7 @@ FAULTS = [
     Fault(same_value_from_all, lambda k: k[(2,)](torch.ones(256), torch.zeros(1), BLOCK=128), "race", "store and store", "out", 0),
     # Program 1 reads what it writes, and so did program 0 before it: its own read must not hide the other's.
     Fault(all_read_and_one_writes, lambda k: k[(2,)](torch.ones(1), torch.zeros(2)), "race", ("load and store", "store and load"), "x", 0),
+    Fault(waits_for_one_of_two, lambda k: k[(3,)](torch.ones(1), torch.zeros(1, dtype=torch.int32), torch.zeros(3)), "race", ("load and store", "store and load"), "x", 0),
     Fault(two_lanes_one_element, lambda k: k[(1,)](torch.arange(64.0), torch.zeros(32), BLOCK=64), "two_lanes", "store", "out", 0),
     Fault(lock_let_go_too_early, lambda k: k[(2,)](torch.ones(256), torch.zeros(1, dtype=torch.int32), torch.zeros(1), BLOCK=128), "race", "store and load", "out", 0),
     Fault(lock_that_orders_nothing, lambda k: k[(2,)](torch.ones(256), torch.zeros(1, dtype=torch.int32), torch.zeros(1), BLOCK=128), "race", "store and load", "out", 0),
@@ -401,6 +420,7 @@ FAULTS = [
     Fault(reads_what_others_store, lambda k: k[(2,)](torch.ones(256), torch.zeros(2), torch.ones(2), PROGRAMS=2, BLOCK=128), "race", "store and load", "parts", "any"),
     Fault(row_times_stride, lambda k: k[(1,)](torch.ones(64), torch.ones(16), 32768, BLOCK=16), "overflow", "compute", None),
     Fault(asserts, lambda k: k[(1,)](torch.zeros(16), torch.ones(16), BLOCK=16), "device_assert", "compute", None),
+    Fault(asserts_as_python_does, lambda k: k[(1,)](torch.arange(16.0), torch.ones(16), BLOCK=16), "device_assert", "compute", None),
     Fault(dot_of_eight, lambda k: k[(1,)](torch.ones(16, 8, dtype=torch.float16), torch.ones(16, 16), B=16, K=8), "small_dot", "compute", None),
     Fault(sum_of_garbage, lambda k: k[(1,)](torch.ones(100), torch.zeros(1), 100, BLOCK=128), "undefined", "load", "x"),
     Fault(maximum_of_garbage, lambda k: k[(1,)](torch.ones(100), torch.zeros(1), 100, BLOCK=128), "undefined", "load", "x"),
