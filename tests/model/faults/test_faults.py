@@ -222,6 +222,14 @@ def waits_for_one_of_two(x, flag, out):
 
 
 @triton.jit
+def byte_of_anothers_word(words, octets, out):
+    if tl.program_id(0) == 0:
+        tl.store(words, 1)  # FAULT
+    else:
+        tl.store(out, tl.load(octets + 3))  # FAULT
+
+
+@triton.jit
 def two_lanes_one_element(x, out, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     tl.store(out + offsets // 2, tl.load(x + offsets))  # FAULT
@@ -369,6 +377,11 @@ def x_then_y(k):
     k[(2,)](both[:100], both[100:], 100, BLOCK=64)
 
 
+def words_and_octets(k):
+    words = torch.zeros(4, dtype=torch.int32)
+    k[(2,)](words, words.view(torch.int8), torch.zeros(1))
+
+
 def aliases(k):
     x = torch.ones(256)
     k[(2,)](x, x.view(16, 16), 256, BLOCK=128)
@@ -413,6 +426,7 @@ FAULTS = [
     # Program 1 reads what it writes, and so did program 0 before it: its own read must not hide the other's.
     Fault(all_read_and_one_writes, lambda k: k[(2,)](torch.ones(1), torch.zeros(2)), "race", ("load and store", "store and load"), "x", 0),
     Fault(waits_for_one_of_two, lambda k: k[(3,)](torch.ones(1), torch.zeros(1, dtype=torch.int32), torch.zeros(3)), "race", ("load and store", "store and load"), "x", 0),
+    Fault(byte_of_anothers_word, words_and_octets, "race", ("load and store", "store and load"), ("words", "octets"), "any"),
     Fault(two_lanes_one_element, lambda k: k[(1,)](torch.arange(64.0), torch.zeros(32), BLOCK=64), "two_lanes", "store", "out", 0),
     Fault(lock_let_go_too_early, lambda k: k[(2,)](torch.ones(256), torch.zeros(1, dtype=torch.int32), torch.zeros(1), BLOCK=128), "race", "store and load", "out", 0),
     Fault(lock_that_orders_nothing, lambda k: k[(2,)](torch.ones(256), torch.zeros(1, dtype=torch.int32), torch.zeros(1), BLOCK=128), "race", "store and load", "out", 0),

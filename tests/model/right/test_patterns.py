@@ -174,15 +174,21 @@ def test_the_last_program_may_read_what_the_others_stored(clean):
 
 
 @triton.jit
-def last_one_resets(x, arrived, out, PROGRAMS: tl.constexpr):
+def last_one_resets(x, started, arrived, out, PROGRAMS: tl.constexpr):
+    tl.atomic_add(started, 1, sem="release")
     tl.store(out + tl.program_id(0), tl.load(x))
     if tl.atomic_add(arrived, 1) == PROGRAMS - 1:
         tl.store(x, 0.0)
 
 
 def test_the_last_program_may_overwrite_what_all_have_read(clean):
-    x, arrived, out = torch.ones(1), torch.zeros(1, dtype=torch.int32), torch.empty(8)
-    last_one_resets[(8,)](x, arrived, out, PROGRAMS=8)
+    x, started, arrived, out = (
+        torch.ones(1),
+        torch.zeros(1, dtype=torch.int32),
+        torch.zeros(1, dtype=torch.int32),
+        torch.empty(8),
+    )
+    last_one_resets[(8,)](x, started, arrived, out, PROGRAMS=8)
     assert torch.equal(out, torch.ones(8))
     assert x.item() == 0
 
