@@ -78,6 +78,21 @@ def test_an_address_that_lanes_share_counts_once(clean):
 
 
 @triton.jit
+def columns_of_rows(x, out, N: tl.constexpr, ALONG: tl.constexpr):
+    first, second = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    tl.store(
+        out + first * N + second, tl.load(x + first + second * N) if ALONG else tl.load(x + 2 * first + second * 2 * N)
+    )
+
+
+@pytest.mark.parametrize(("along", "efficiency"), [(True, 1.0), (False, 1 / 8)])
+def test_threads_lie_along_the_axis_that_is_contiguous(clean, along, efficiency):
+    """A tile that is contiguous along its first axis, as K in attention; if it is along none, rows are what is counted."""
+    columns_of_rows[(1,)](aligned(2 * 32 * 32), aligned(32 * 32), N=32, ALONG=along)
+    assert clean.launches[0].traffic["x"].load_efficiency == efficiency
+
+
+@triton.jit
 def add_one(counter):
     tl.atomic_add(counter, 1)
 
@@ -236,9 +251,10 @@ def test_what_torch_wrote_in_between_is_written():
     assert session.findings == []
 
 
-def test_an_output_that_is_an_input_too_is_written():
+@pytest.mark.parametrize("name", ["x", "out"])
+def test_an_output_that_is_an_input_too_is_written(name):
     x = torch.ones(64)
-    with interpreting(Session(outputs=["out"])) as session:
+    with interpreting(Session(outputs=[name])) as session:
         copy[(1,)](x, x, 64, STEP=1, BLOCK=64)
     assert session.findings == []
 
@@ -321,7 +337,8 @@ def masked_use(x, y, out, n, BLOCK: tl.constexpr):
     scale = tl.load(y + offsets, mask=mask)
     large = (value > 2) & mask
     total = tl.sum(tl.where(mask, value * scale, 0.0))
-    tl.store(out + offsets, tl.where(large, total, value), mask=mask)
+    tl.store(out + offsets, value, mask=mask)
+    tl.store(out + offsets, total, mask=large)
 
 
 def test_garbage_that_is_masked_off_again_is_none(clean):

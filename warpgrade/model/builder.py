@@ -284,21 +284,16 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
         dtype = lhs.type.scalar
         if dtype.int_bitwidth >= 64 or not dtype.is_int_signed() or dtype.is_bool():
             return
-        left, right = lhs.handle, rhs.handle
-        a, b = left.data.astype(np.int64), right.data.astype(np.int64)
+        a, b = lhs.handle.data.astype(np.int64), rhs.handle.data.astype(np.int64)
         name = binary_op.__name__
         result = a + b if name == "add" else a - b if name == "sub" else a * b
         limit = 1 << (dtype.int_bitwidth - 1)
         if int(result.max()) < limit and int(result.min()) >= -limit:
             return
         outside = (result >= limit) | (result < -limit)
-        for handle in (left, right):
-            if "undefined" in handle.attr:
-                outside = outside & ~handle.attr["undefined"].lanes
-        if outside.any():
-            symbol = {"add": "+", "sub": "-", "mul": "*"}[name]
-            x, y = (int(np.broadcast_to(v, outside.shape)[outside][0]) for v in (a, b))
-            raise self.builder.fault(IntegerOverflow, "overflow", f"{x} {symbol} {y} does not fit {dtype}")
+        symbol = {"add": "+", "sub": "-", "mul": "*"}[name]
+        x, y = (int(np.broadcast_to(v, outside.shape)[outside][0]) for v in (a, b))
+        raise self.builder.fault(IntegerOverflow, "overflow", f"{x} {symbol} {y} does not fit {dtype}")
 
     def dot(self, lhs: Any, rhs: Any, acc: Any, input_precision: Any, *rest: Any) -> Any:
         """tl.dot. Raises SmallDot for tiles that the CUDA backend refuses; records the precision."""

@@ -269,6 +269,15 @@ def reads_what_others_store(x, parts, out, PROGRAMS: tl.constexpr, BLOCK: tl.con
     tl.store(out + program, tl.sum(tl.load(parts + tl.arange(0, PROGRAMS))))  # FAULT
 
 
+@triton.jit
+def lock_let_go_without_release(x, lock, out, BLOCK: tl.constexpr):
+    part = tl.sum(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)))
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(out, tl.load(out) + part)  # FAULT
+    tl.atomic_xchg(lock, 0, sem="acquire")
+
+
 # --- values -----------------------------------------------------------------------------------------------------
 
 
@@ -313,6 +322,13 @@ def maximum_of_garbage(x, out, n, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     value = tl.load(x + offsets[None, :], mask=offsets[None, :] < n)  # FAULT
     tl.atomic_max(out, tl.max(value.to(tl.float32) * 2))
+
+
+@triton.jit
+def running_sum_of_garbage(x, out, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    value = tl.load(x + offsets, mask=offsets > 0)  # FAULT
+    tl.store(out + offsets, tl.cumsum(value), mask=offsets > 0)
 
 
 @triton.jit
@@ -427,6 +443,8 @@ FAULTS = [
     Fault(all_read_and_one_writes, lambda k: k[(2,)](torch.ones(1), torch.zeros(2)), "race", ("load and store", "store and load"), "x", 0),
     Fault(waits_for_one_of_two, lambda k: k[(3,)](torch.ones(1), torch.zeros(1, dtype=torch.int32), torch.zeros(3)), "race", ("load and store", "store and load"), "x", 0),
     Fault(byte_of_anothers_word, words_and_octets, "race", ("load and store", "store and load"), ("words", "octets"), "any"),
+    Fault(lock_let_go_without_release, lambda k: k[(2,)](torch.ones(256), torch.zeros(1, dtype=torch.int32), torch.zeros(1), BLOCK=128), "race", "store and load", "out", 0),
+    Fault(running_sum_of_garbage, lambda k: k[(1,)](torch.ones(64), torch.zeros(64), BLOCK=64), "undefined", "load", "x"),
     Fault(two_lanes_one_element, lambda k: k[(1,)](torch.arange(64.0), torch.zeros(32), BLOCK=64), "two_lanes", "store", "out", 0),
     Fault(lock_let_go_too_early, lambda k: k[(2,)](torch.ones(256), torch.zeros(1, dtype=torch.int32), torch.zeros(1), BLOCK=128), "race", "store and load", "out", 0),
     Fault(lock_that_orders_nothing, lambda k: k[(2,)](torch.ones(256), torch.zeros(1, dtype=torch.int32), torch.zeros(1), BLOCK=128), "race", "store and load", "out", 0),
