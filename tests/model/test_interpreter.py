@@ -227,7 +227,8 @@ def counting(**options):
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"), [({}, 112), ({"reset_to_zero": ["out"]}, 1), ({"restore_value": ["out"]}, 1)]
+    ("options", "expected"),
+    [({}, 112), ({"reset_to_zero": ["out"]}, 1), ({"restore_value": ["out"]}, 1), ({"cache_results": True}, 112)],
 )
 def test_every_configuration_runs_once_and_the_first_ones_result_stands(options, expected):
     count, out = counting(**options), torch.zeros(1)

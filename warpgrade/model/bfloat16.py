@@ -66,7 +66,7 @@ def _wide(handle: Any) -> Array:
 
 
 class Bfloat16Builder(InterpreterBuilder):  # type: ignore[misc]
-    """Triton's interpreter with right bf16 arithmetic, and comparisons whose handles say int1."""
+    """Triton's interpreter with right bf16 arithmetic."""
 
     def get_bf16(self, value: float) -> Any:
         """A bf16 constant; Triton's interpreter has none."""
@@ -77,10 +77,7 @@ class Bfloat16Builder(InterpreterBuilder):  # type: ignore[misc]
         if is_bfloat16(lhs) or is_bfloat16(rhs):
             result = op(_wide(lhs), _wide(rhs))
             return TensorHandle(result, tl.int1) if result.dtype == bool else TensorHandle(narrow(result), tl.bfloat16)
-        handle = super().binary_op(lhs, rhs, op)
-        if handle.data.dtype == bool:
-            handle.dtype = tl.int1  # triton leaves the operands' type, which later casts would believe
-        return handle
+        return super().binary_op(lhs, rhs, op)
 
     # NaN loses against a number unless the kernel asks otherwise. Triton 3.6 lets it win.
     def create_minnumf(self, lhs: Any, rhs: Any) -> Any:

@@ -14,6 +14,8 @@ from warpgrade.model.findings import KernelFault, sentence
 from warpgrade.model.interpreter import interpreting
 from warpgrade.model.sanitizer import Session
 
+pytestmark = pytest.mark.filterwarnings("ignore:tl.make_block_ptr is deprecated")
+
 
 def lines_marked(kernel):
     lines, first = inspect.getsourcelines(kernel.fn)
