@@ -356,3 +356,25 @@ def test_an_other_of_zero_for_a_single_element_is_one(clean):
     out = torch.ones(1)
     scalar_other[(1,)](torch.ones(4), out, 4)
     assert out.item() == 0
+
+
+@triton.jit
+def copy_without_mask(x, out, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + offsets, tl.load(x + offsets))
+
+
+def test_out_of_bounds_says_how_many_lanes_of_how_many():
+    with interpreting(Session()), pytest.raises(OutOfBounds) as caught:
+        copy_without_mask[(2,)](torch.ones(100), torch.ones(128), BLOCK=64)
+    error = caught.value
+    # Program 1 has elements 64 to 127, of which 100 to 127 do not exist.
+    assert (error.elements, error.bad_lanes, error.active_lanes) == (100, 28, 64)
+    assert error.finding.program == (1, 0, 0)
+
+
+def test_nothing_is_touched_before_it_is_checked():
+    memory = torch.ones(128)
+    with interpreting(Session()), pytest.raises(OutOfBounds):
+        copy_without_mask[(2,)](torch.zeros(128), memory[:100], BLOCK=64)
+    assert torch.equal(memory[100:], torch.ones(28))

@@ -496,19 +496,3 @@ def test_the_sentence_for_hidden_tests_has_no_number(fault):
         assert told.endswith("?")
         assert finding.argument is None or finding.argument in told
         assert sentence(finding).startswith(f"line {finding.line[1]}: ")
-
-
-def test_out_of_bounds_says_how_many_lanes_of_how_many():
-    with interpreting(Session()), pytest.raises(KernelFault) as caught:
-        load_without_mask[(2,)](torch.ones(100), torch.ones(100), 100, BLOCK=64)
-    error = caught.value
-    # Program 1 has elements 64 to 127, of which 100 to 127 do not exist.
-    assert (error.elements, error.bad_lanes, error.active_lanes) == (100, 28, 64)
-    assert error.finding.program == (1, 0, 0)
-
-
-def test_nothing_is_touched_before_it_is_checked():
-    memory = torch.ones(128)
-    with interpreting(Session()), pytest.raises(KernelFault):
-        store_without_mask[(2,)](torch.zeros(100), memory[:100], 100, BLOCK=64)
-    assert torch.equal(memory[100:], torch.ones(28))
