@@ -1,1 +1,2 @@
-"""What a machine without a GPU can say of a kernel: run it interpreted, compile it for a GPU that is not there."""
+"""What a machine without a GPU can say of a Triton kernel: `interpreter` and `sanitizer` run it, `compiled` and `facts`
+compile it for a GPU that is not there. Imported lazily, by the Worker alone."""

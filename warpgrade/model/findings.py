@@ -1,0 +1,123 @@
+"""What the sanitizer can find, as data, and the sentence that tells a student about it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Kind = Literal[
+    "out_of_bounds", "between_rows", "race", "two_lanes", "uninitialised", "input_written", "undefined", "overflow",
+    "device_assert", "small_dot",
+]  # fmt: skip
+Program = tuple[int, int, int]
+Line = tuple[str, int]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One fault of a kernel.
+
+    `access` is 'load', 'store', 'atomic', 'compute', or for a race both sides: 'store and store'. `argument` is the
+    kernel's own name for what was touched, None where no argument is concerned. `index` counts elements from the
+    argument's first one, along memory. `program` is tl.program_id(0), (1), (2). `detail` holds what has numbers in it.
+    `line` is (file, line counted from 1) in the student's code.
+    """
+
+    kind: Kind
+    access: str
+    argument: str | None
+    index: int | None
+    program: Program | None
+    detail: str
+    line: Line | None
+
+
+_WHAT: dict[Kind, tuple[str, str]] = {
+    # kind: (what happened, what to look at)
+    "out_of_bounds": ("{access} goes outside of {argument}", "Is the mask missing or wrong, or a stride?"),
+    "between_rows": (
+        "{access} lands between the rows of {argument}, in memory that its shape and strides leave out",
+        "Is the mask of the columns missing or wrong, or the row stride?",
+    ),
+    "race": (
+        "two programs touch the same element of {argument} ({access}) and nothing orders them",
+        "Do the programs' blocks overlap, or does a sum over programs need tl.atomic_add?",
+    ),
+    "two_lanes": (
+        "one store writes different values to the same element of {argument}",
+        "Is the offset the same for several lanes, or does the sum need tl.sum or tl.atomic_add?",
+    ),
+    "uninitialised": (
+        "the kernel reads {argument} before anything was written to it",
+        "Does it need torch.zeros, or is the wrong argument loaded?",
+    ),
+    "input_written": (
+        "{access} changes {argument}, which is an input",
+        "Is the wrong pointer written to?",
+    ),
+    "undefined": (
+        "a load of {argument} has a mask but no `other`, and its masked-off lanes, which hold garbage, are used",
+        "Does the load need other=, or what comes after it tl.where?",
+    ),
+    "overflow": (
+        "an integer calculation does not fit its type",
+        "Does the offset need a wider integer type before it is multiplied by a stride?",
+    ),
+    "device_assert": ("a tl.device_assert failed", "What does the condition say about the values there?"),
+    "small_dot": ("tl.dot is given a tile smaller than the GPU can multiply", "Are the block sizes large enough?"),
+}
+
+
+_ACCESS = {"load": "a load", "store": "a store", "atomic": "an atomic operation"}  # a race names both, without articles
+
+
+def sentence(finding: Finding, *, numbers: bool = True) -> str:
+    """Plain language for a student, ending with what to look at.
+
+    Without `numbers` it holds none at all (no index, size, program or line): hidden tests must not tell their sizes.
+    """
+    what, look = _WHAT[finding.kind]
+    text = what.format(
+        access=_ACCESS.get(finding.access, finding.access),
+        argument=finding.argument or "memory that belongs to no argument",
+    )
+    if not numbers:
+        return f"{text[0].upper()}{text[1:]}. {look}"
+    where = f"line {finding.line[1]}: " if finding.line else ""
+    element = f" at element {finding.index}" if finding.index is not None else ""
+    program = f" in program {finding.program}" if finding.program is not None else ""
+    detail = f" ({finding.detail})" if finding.detail else ""
+    return f"{where}{text}{element}{program}{detail}. {look}"
+
+
+class KernelFault(RuntimeError):  # noqa: N818 - its subclasses name what happened
+    """A fault after which the launch cannot go on; `finding` says what, its text is the sentence with numbers."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(sentence(finding))
+        self.finding = finding
+
+
+class OutOfBounds(KernelFault):
+    """An access outside of its argument, raised before memory is touched.
+
+    `elements` is how many the argument spans; `bad_lanes` of `active_lanes` are outside of it.
+    """
+
+    def __init__(self, finding: Finding, *, elements: int, bad_lanes: int, active_lanes: int) -> None:
+        super().__init__(finding)
+        self.elements = elements
+        self.bad_lanes = bad_lanes
+        self.active_lanes = active_lanes
+
+
+class IntegerOverflow(KernelFault):
+    """A signed integer of at most 32 bits left its range."""
+
+
+class DeviceAssertion(KernelFault, AssertionError):  # noqa: N818
+    """A tl.device_assert, or a tl.assume, that does not hold."""
+
+
+class SmallDot(KernelFault):
+    """A tl.dot with a tile that real Triton refuses to compile."""
