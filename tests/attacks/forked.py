@@ -103,6 +103,11 @@ class _Running:
             return os.read(self._reader, 4000).decode("utf-8", "replace")
         return ""
 
+    def processor_s(self) -> float:
+        from warpgrade.judge.sandbox.process import processor_s
+
+        return processor_s(self._pid)
+
     def kill(self):
         from warpgrade.judge.sandbox import Exit
 

@@ -90,9 +90,7 @@ class WorkerProcess:
 
     def processor_s(self) -> float:
         """See `Running.processor_s`."""
-        return float(
-            sum(times.user + times.system for times in _each(self._process.pid, lambda process: process.cpu_times()))
-        )
+        return processor_s(self._process.pid)
 
     def kill(self) -> Exit:
         """See `Running.kill`."""
@@ -183,6 +181,12 @@ def _resident_bytes(pid: int) -> int:
 
     total = sum(_each(pid, resident))
     return total + sum(files.values())
+
+
+def processor_s(pid: int) -> float:
+    """Seconds of processor time that a process and its living descendants have used."""
+    times = _each(pid, lambda process: process.cpu_times())
+    return float(sum(used.user + used.system for used in times))
 
 
 def _each(pid: int, measure: Callable[[psutil.Process], Value]) -> list[Value]:
