@@ -23,23 +23,24 @@ from warpgrade.model.bfloat16 import pairwise_sum
 from warpgrade.model.builder import semantic
 from warpgrade.model.sanitizer import Undefined
 
-_table: list[tuple[Any, str, Any, Any]] = []  # object, attribute, value outside of a launch, value inside
+_table: list[tuple[Any, str, Any]] = []  # object, attribute, value inside of a launch
 _ABSENT = object()
 
 
 @contextlib.contextmanager
 def interpreted_language() -> Iterator[None]:
-    """While active, triton.language calculates. Afterwards it is as it was."""
+    """While active, triton.language calculates. Afterwards it is as it was just before, whoever had changed it."""
+    before = [(owner, name, vars(owner).get(name, _ABSENT)) for owner, name, _ in _table]
     try:
-        for owner, name, _, inside in _table:
+        for owner, name, inside in _table:
             setattr(owner, name, inside)
         yield
     finally:
-        _restore()
+        _restore(before)
 
 
-def _restore() -> None:
-    for owner, name, outside, _ in _table:
+def _restore(before: list[tuple[Any, str, Any]]) -> None:
+    for owner, name, outside in before:
         if outside is not _ABSENT:
             setattr(owner, name, outside)
         elif name in vars(owner):  # it is not, where an interrupt came before all was in place
@@ -72,11 +73,13 @@ def install() -> None:
         module.associative_scan = _scan
     for module, name, function in libdevice.replacements():
         setattr(module, name, function)
+    outside = []
     for owner, names in zip(owners, before, strict=True):
         for name, inside in dict(vars(owner)).items():
             if inside is not names.get(name, _ABSENT):
-                _table.append((owner, name, names.get(name, _ABSENT), inside))
-    _restore()
+                _table.append((owner, name, inside))
+                outside.append((owner, name, names.get(name, _ABSENT)))
+    _restore(outside)
     for handle in (TensorDescHandle, getattr(interpreter, "BlockPointerHandle", None)):
         if handle is not None:
             handle.materialize_pointers = _keeping_argument(handle.materialize_pointers)
