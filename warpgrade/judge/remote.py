@@ -333,7 +333,7 @@ class RemoteSubmission:
                 exception=shown, evidence=evidence,
             )  # fmt: skip
         if problem.exception == "NotImplementedError":
-            return Failure(Outcome.NOT_IMPLEMENTED, f"{name} is not written yet.", evidence=evidence)
+            return Failure(Outcome.NOT_IMPLEMENTED, f"{name} is not written yet.")
         if problem.exception == "MemoryError":
             outcome, what = Outcome.OUT_OF_MEMORY, "ran out of memory"
         elif problem.exception in (
