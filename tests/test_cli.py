@@ -204,3 +204,17 @@ def test_what_nbgrader_refuses_is_a_message_and_exit_code_2(tiny, monkeypatch):
     assert result.exit_code == 2
     assert "Run: nbgrader generate_assignment tiny" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_what_grading_found_as_json(tiny, monkeypatch):
+    from warpgrade.grading import pipeline
+    from warpgrade.grading.autograde import Graded
+    from warpgrade.grading.record import Need
+
+    graded = [Graded("alice"), Graded("bob", (Need("relu", "the machine caught fire"),), "relu: caught fire")]
+    monkeypatch.setattr(pipeline, "grade_class", lambda *_, **__: pipeline.Summary(graded))
+    result = run(tiny, "grade", "tiny", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert (found["done"], [student["student"] for student in found["students"]]) == (1, ["alice", "bob"])
+    assert found["students"][1]["needs"][0]["cell"] == "relu"

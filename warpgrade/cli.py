@@ -173,6 +173,7 @@ def grade(
     student: Annotated[list[str] | None, typer.Option(help="Only this student; may be repeated.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Judge again what has been judged before.")] = False,
     jobs: JobsOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print who needs what as JSON instead of text.")] = False,
     course_folder: CourseOption = None,
 ) -> None:
     """Judge a class and record the marks in gradebook.db. A run that was stopped continues where it was."""
@@ -187,7 +188,10 @@ def grade(
         summary = grade_class(
             course, assignment, student or None, options, progress.judged, progress.recorded, expect=progress.expect
         )
-    out.print(summary.text(), markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        print(summary.json())
+    else:
+        out.print(summary.text(), markup=False, highlight=False, soft_wrap=True)
     err.print(
         f"Next: `nbgrader generate_feedback {assignment}` for what students read, `nbgrader export` for the marks, "
         "formgrader (`jupyter notebook`, Nbgrader > Formgrader) for what people mark.",

@@ -147,7 +147,7 @@ def hand_in(course: Course, declared: Assignment, name: str, student: Student) -
     for cell in nb.cells:
         exercise, _, kind = cell.metadata.get("nbgrader", {}).get("grade_id", "").partition("__")
         if "__" + kind == SOLUTION_SUFFIX and exercise in student.answers:
-            cell.source = answer(course, declared, student.answers[exercise]).rstrip()
+            cell.source = answer(course, declared, student.answers[exercise])
     if student.forged:
         forge(nb)
     target = course.root / "submitted" / name / declared.name
@@ -159,7 +159,11 @@ def answer(course: Course, declared: Assignment, file: str) -> str:
     """The text of an answer: a file of the hidden tests' folder (accepted/, mutants/) or of the invented class's."""
     for folder in (course.root / "course_tests" / declared.name, course.root / "examples" / "class"):
         if (folder / file).is_file():
-            return (folder / file).read_text(encoding="utf-8")
+            lines = (folder / file).read_text(encoding="utf-8").splitlines()
+            # Without the remarks on top, which are for authors: what it is, and which tests it loses.
+            while lines and lines[0].startswith("#"):
+                del lines[0]
+            return "\n".join(lines).strip()
     raise CourseError(f"examples/class/class.toml names {file}, which does not exist")
 
 
@@ -236,9 +240,10 @@ def table(declared: Assignment, invented: InventedClass, rows: list[Row]) -> Tab
     """Marks beside the expected ones."""
     grid = Table(title="The class of eight: marks, and what was expected", title_justify="left", box=box.SIMPLE_HEAD)
     grid.add_column("student, and what was handed in", overflow="fold")
-    for id_ in declared.exercises:
-        grid.add_column(id_, justify="right", no_wrap=True)
-    grid.add_column("total", justify="right", no_wrap=True)
+    possible = [exercise.correctness_points for exercise in declared.exercises.values()]
+    for id_, points in zip(declared.exercises, possible, strict=True):
+        grid.add_column(f"{id_}\nof {points_text(points)}", justify="right", no_wrap=True)
+    grid.add_column(f"total\nof {points_text(sum(possible, Fraction(0)))}", justify="right", no_wrap=True)
     grid.add_column("expected", justify="right", no_wrap=True)
     for name, student in invented.students.items():
         mine = {row.exercise: row for row in rows if row.student == name}

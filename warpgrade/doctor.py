@@ -19,16 +19,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from warpgrade.course import Course, CourseError, Limits
-from warpgrade.judge.sandbox import SandboxUnavailable, seccomp
-from warpgrade.judge.sandbox.bubblewrap import BubblewrapSandbox
+from warpgrade.judge.sandbox import START_LIMIT_S, SandboxUnavailable, seccomp
+from warpgrade.judge.sandbox.bubblewrap import NOBODY, BubblewrapSandbox
 from warpgrade.judge.sandbox.cgroup import ControlGroup
 from warpgrade.wire import Channel, TimedOut, WireError
 from warpgrade.wire.messages import Ready, Unsafe, WorkerMessage
 
 _GIB = 1024**3
 _NEEDED_DISK_BYTES = 2 * _GIB
-_NOBODY = 65534
-_WORKER_START_LIMIT_S = 60.0
 _SYSCTL = Path("/proc/sys")
 
 #: Without a profile of its own, Ubuntu 24.04 gives an unprivileged bwrap a user namespace in which it may do nothing.
@@ -48,7 +46,7 @@ sudo apparmor_parser -r /etc/apparmor.d/bwrap"""
 class Finding:
     """One thing that is on, off, or (None) neither: it does not matter here, or nobody has tried it.
 
-    `needed`: grading on the model tier does not work without it. `remedy` is a command, or a sentence where no command
+    `needed`: grading on the CPU does not work without it. `remedy` is a command, or a sentence where no command
     helps; empty when there is nothing to do.
     """
 
@@ -60,7 +58,7 @@ class Finding:
 
     @property
     def blocks(self) -> bool:
-        """Nothing can be graded on the model tier until this is mended."""
+        """Nothing can be graded on the CPU until this is mended."""
         return self.needed and self.on is False
 
 
@@ -124,7 +122,7 @@ class Machine:
             return str(error)
         try:
             channel: Channel[WorkerMessage] = Channel(running.socket, WorkerMessage)
-            message = channel.receive(timeout_s=_WORKER_START_LIMIT_S).message
+            message = channel.receive(timeout_s=START_LIMIT_S).message
         except (TimedOut, WireError):
             return f"the worker did not start: {running.output()[-500:].strip() or running.kill().description}"
         finally:
@@ -183,7 +181,7 @@ def report(findings: Sequence[Finding]) -> str:
     if blocking:
         lines.append(f"Nothing can be graded here until this is on: {', '.join(blocking)}.")
     else:
-        lines.append("Everything that grading on the model tier needs is on.")
+        lines.append("Everything that grading on the CPU needs is on.")
     return "\n".join(lines)
 
 
@@ -195,7 +193,7 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """0 if everything that grading on the model tier needs is on, else 1."""
+    """0 if everything that grading on the CPU needs is on, else 1."""
     return int(any(finding.blocks for finding in findings))
 
 
@@ -332,7 +330,13 @@ def _start(machine: Machine, root: bool) -> Ran:
         return machine.run("bwrap", *kinds, "--unshare-user", "--disable-userns", *binds, "true")
     for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
         kinds += ["--cap-add", capability]
-    drop = [f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+    drop = [
+        f"--reuid={NOBODY}",
+        f"--regid={NOBODY}",
+        "--clear-groups",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+    ]
     return machine.run("bwrap", *kinds, *binds, "setpriv", *drop, "true")
 
 
@@ -412,7 +416,7 @@ def _nvcc(machine: Machine) -> Finding:
 
 def _gpu(machine: Machine) -> Finding:
     name = "NVIDIA GPU"
-    pending = "speed stays pending, and correctness comes from the model tier"
+    pending = "speed stays pending, and correctness is judged on the CPU"
     if machine.which("nvidia-smi") is None:
         return Finding(name, False, f"no driver found: {pending}")
     query = ("--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")

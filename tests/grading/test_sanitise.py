@@ -226,3 +226,8 @@ def test_nonsense_outputs_do_not_raise():
     for outputs in (None, 3, [None, 3, {}, {"output_type": 3}, {"output_type": "stream", "text": {"a": 1}}]):
         sanitise.clean_outputs(outputs, sanitise.Budget())
     sanitise.clean_attachments({"a": 3, 4: {}}, sanitise.Budget())
+
+
+def test_tables_have_room_between_their_columns():
+    html = sanitise.markdown_filter({}, "| a | b |\n|---|---|\n| 1 | 2 |")
+    assert '<table class="table table-condensed"' in html

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from warpgrade.course import Argument, Exercise, Form, Return
+from warpgrade.judge import contract
 from warpgrade.judge.contract import check_returned
 from warpgrade.judge.failure import Failure
 from warpgrade.judge.verdict import Outcome
@@ -106,3 +107,14 @@ def test_several_values_come_as_a_tuple_of_that_many() -> None:
 
 def test_a_function_without_declared_values_may_return_anything() -> None:
     assert check_returned(exercise(), {"x": X}, Other("generator")) is None
+
+
+def test_a_returned_function_may_give_tensors_and_numbers_and_nothing_else() -> None:
+    tensor = ReturnedTensor(torch.ones(2), (1,))
+    assert torch.equal(contract.plain(exercise(), tensor), torch.ones(2))
+    assert contract.plain(exercise(), (3, 2.5, True)) == (3, 2.5, True)
+    for wrong in (Other("generator"), None, (1, Other("secret_1025"))):
+        with pytest.raises(Failure) as caught:
+            contract.plain(exercise(), wrong)
+        assert caught.value.outcome is Outcome.WRONG
+        assert "1025" not in caught.value.sentence

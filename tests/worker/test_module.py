@@ -297,3 +297,12 @@ def test_cells_are_numbered_as_the_reader_counts_them(tmp_path: Path) -> None:
 def test_no_cells_make_an_empty_module(build: Build) -> None:
     for cells in ((), ("",), ("\n\n",), ("# only a remark",)):
         assert names(build(*cells)) == set()
+
+
+def test_a_syntax_error_of_a_class_of_the_students_own_is_a_problem_like_any_other(build: Build) -> None:
+    module = build(
+        "class Mine(SyntaxError):\n    def __init__(self): super().__init__('mine', (__file__, 1, 1, ''))\n"
+        "x = (_ for _ in ()).throw(Mine())"
+    )
+    (problem,) = module.problems
+    assert (problem.exception, problem.text) == ("Mine", "mine")

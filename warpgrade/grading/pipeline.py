@@ -71,6 +71,11 @@ class Summary:
         """Whether something of ours failed, so that the same command has to run again."""
         return any(graded.trouble for graded in self.graded)
 
+    def json(self) -> str:
+        """For programs: `done`, `pending`, and for each student its needs and what failed of ours."""
+        content = {"done": self.done, "pending": self.pending, "students": self.graded}
+        return msgspec.json.format(msgspec.json.encode(content), indent=1).decode()
+
     def text(self) -> str:
         """`N done, M need you, because ...`."""
         waiting = len(self.graded) - self.done

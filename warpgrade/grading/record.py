@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from warpgrade.grading.preprocessors import Outcome
 
 NO_RESPONSE = "No response."
-PROVISIONAL = "Provisional: judged on the CPU model; a run on a GPU may change it."
+PROVISIONAL = "Provisional: judged on the CPU; a run on a GPU may change it."
 
 
 @dataclass(frozen=True)

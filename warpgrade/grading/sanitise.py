@@ -195,7 +195,9 @@ def markdown_filter(context: Any, source: Any) -> str:
     cell = context.get("cell") or {}
     try:
         renderer = IPythonRenderer(escape=False, attachments=_Attachments(cell.get("attachments", {})))
-        return clean_html(MarkdownWithMath(renderer=renderer).render(source))
+        cleaned = clean_html(MarkdownWithMath(renderer=renderer).render(source))
+        # Bootstrap, which nbgrader's pages use, leaves a table without this class no room between its columns.
+        return cleaned.replace("<table>", '<table class="table table-condensed">')
     except Exception:  # noqa: BLE001  # one student's text must not cost a TA the page, or a class its feedback
         get_logger().exception("markdown could not be rendered; shown as text")
         return f"<pre>{html.escape(source)}</pre>"

@@ -76,6 +76,20 @@ def _check_one(exercise: Exercise, wanted: Return, arguments: dict[str, Any], go
     return tensor
 
 
+def plain(exercise: Exercise, value: Any) -> Any:
+    """What a returned function (`predict`) gave back: tensors and numbers as they are, or a tuple of them.
+
+    Raises a `wrong` Failure for anything else, so that a suite never meets what it cannot compare.
+    """
+    if isinstance(value, tuple):
+        return tuple(plain(exercise, item) for item in value)
+    if isinstance(value, ReturnedTensor):
+        return value.tensor
+    if type(value) in _SCALARS.values():
+        return value
+    raise _broken(exercise, f"returned a function that gave {_name(value)}; it has to give tensors or numbers")
+
+
 def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """As torch defines it: the stride of a dimension of size 1 does not matter, nor any in an empty tensor."""
     if 0 in shape:

@@ -90,7 +90,8 @@ class SubmissionModule:
             location = self.locate(error.__traceback__) or location
         if isinstance(error, SyntaxError) and error.filename == str(self.path) and error.lineno:
             location = self._location(error.lineno)
-            error = type(error)(error.msg)  # without the name of a file that its author has never seen
+            # The message alone, without the name of a file that its author has never seen.
+            return Problem(type(error).__name__[:128], safe_text(Exception(error.msg)), location)
         return Problem((type(error).__name__ or "Exception")[:128], safe_text(error), location)
 
     # --- building -----------------------------------------------------------------------------------------------

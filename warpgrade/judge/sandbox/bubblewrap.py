@@ -32,7 +32,8 @@ _INSIDE = Path("/worker/warpgrade")
 _WORKER_PACKAGES = ("wire", "worker", "model")
 #: Real uids of sandboxes started by root begin here: above every range that Debian, systemd or subuid hand out.
 _FIRST_UID = 2_000_000_000
-_NOBODY = 65534
+#: The user id inside a sandbox that a user started.
+NOBODY = 65534
 #: Few: descriptors in flight between sockets are counted for the whole user, and the Judge's own must still pass.
 _OPEN_FILES = 256
 
@@ -79,7 +80,7 @@ class BubblewrapSandbox:
 
     @property
     def _uid(self) -> int:
-        return _FIRST_UID + os.getpid() if self._root else _NOBODY
+        return _FIRST_UID + os.getpid() if self._root else NOBODY
 
     def _flags(self, limits: Limits, visible: list[Path], environment: dict[str, str], files: list[int]) -> list[str]:
         flags = [
@@ -91,7 +92,7 @@ class BubblewrapSandbox:
             for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):  # for setpriv, which drops them
                 flags += ["--cap-add", capability]
         else:
-            flags += ["--unshare-user", "--uid", str(_NOBODY), "--gid", str(_NOBODY), "--disable-userns"]
+            flags += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--disable-userns"]
         # Before the binds: the course, and so the Python environment, may lie below /tmp.
         flags += ["--proc", "/proc", "--dev", "/dev"]
         for folder in ("/dev/shm", "/tmp"):
