@@ -13,8 +13,9 @@ from triton.runtime.jit import JITFunction
 
 from tests.model import compiled_kernels as kernels
 from warpgrade.model.allow_list import Finding, guard, problems
-from warpgrade.model.compiled import CompiledKernel, CompileProblem, compile_kernel
+from warpgrade.model.compiled import compile_kernel
 from warpgrade.model.signature import specialise
+from warpgrade.wire.compiled import CompiledKernel, CompileProblem
 from warpgrade.worker.module import SourceCell, SubmissionModule
 
 F32 = torch.zeros(1024)

@@ -20,8 +20,9 @@ from tests.model import compiled_kernels as kernels
 from tests.model.compiled_kernels import fault_line
 from warpgrade.model.architectures import ARCHITECTURES, blocks_per_multiprocessor, occupancy
 from warpgrade.model.compile_errors import plain, understand
-from warpgrade.model.compiled import CompiledKernel, CompileProblem, compile_for, compile_kernel
+from warpgrade.model.compiled import compile_for, compile_kernel
 from warpgrade.model.signature import specialise
+from warpgrade.wire.compiled import CompiledKernel, CompileProblem
 from warpgrade.worker.module import SourceCell, SubmissionModule
 
 F32 = torch.zeros(4096)

@@ -9,9 +9,10 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from tests.model import compiled_kernels as kernels
 from warpgrade.model.allow_list import guard
 from warpgrade.model.architectures import ARCHITECTURES
-from warpgrade.model.compiled import CompiledKernel, CompileProblem, compile_kernel
+from warpgrade.model.compiled import compile_kernel
 from warpgrade.model.facts import Remark, one_table, remarks
 from warpgrade.model.signature import specialise
+from warpgrade.wire.compiled import CompiledKernel, CompileProblem
 
 F32 = torch.zeros(4096)
 F16 = F32.half()

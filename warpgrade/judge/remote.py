@@ -23,13 +23,13 @@ from warpgrade.judge.sandbox import START_LIMIT_S, Exit, Running, Sandbox, Sandb
 from warpgrade.judge.verdict import Outcome, Tier
 from warpgrade.submission import Submission
 from warpgrade.wire import Channel, PeerClosed, TimedOut, WireError
+from warpgrade.wire.base import Message
 from warpgrade.wire.messages import (
     Call,
     Cell,
     Load,
     Loaded,
     Location,
-    Message,
     Problem,
     Raised,
     Ready,

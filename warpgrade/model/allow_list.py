@@ -22,9 +22,10 @@ from triton.compiler.code_generator import CodeGenerator
 from triton.runtime.jit import JITFunction
 
 from warpgrade.model.compile_errors import definition
-from warpgrade.model.compiled import CompiledKernel, CompileProblem, compile_kernel
+from warpgrade.model.compiled import compile_kernel
 from warpgrade.model.kernel_names import Meaning, is_kernel, meaning, scope_of_source
 from warpgrade.model.signature import Specialisation, jit_function
+from warpgrade.wire.compiled import CompiledKernel, CompileProblem
 
 #: Parts of Python's syntax that may pass; one that the installed Triton's generator does not know is refused as well.
 _SYNTAX = {

@@ -19,8 +19,9 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime.interpreter import InterpreterOptions, TensorHandle
 
 from warpgrade.model.bfloat16 import Bfloat16Builder
-from warpgrade.model.findings import DeviceAssertion, IntegerOverflow, KernelFault, Kind, SmallDot
+from warpgrade.model.findings import DeviceAssertion, IntegerOverflow, KernelFault, SmallDot
 from warpgrade.model.sanitizer import Dot, Undefined, Watch
+from warpgrade.wire.messages import FindingKind
 
 Array = npt.NDArray[Any]
 _ACQUIRING = (ir.MEM_SEMANTIC.ACQUIRE, ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
@@ -118,7 +119,7 @@ class Builder(Bfloat16Builder):
         """tl.assume. Raises DeviceAssertion."""
         self.create_assert(condition, "tl.assume")
 
-    def fault(self, error: type[KernelFault], kind: Kind, detail: str) -> KernelFault:
+    def fault(self, error: type[KernelFault], kind: FindingKind, detail: str) -> KernelFault:
         """A fault at the student's line, kept in the session, to be raised."""
         return self.watch.session.fault(error(self.watch.finding(kind, "compute", None, None, detail)))
 

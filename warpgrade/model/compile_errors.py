@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import triton
 from triton.compiler.code_generator import CodeGenerator
@@ -16,15 +16,7 @@ from triton.runtime.errors import PTXASError
 from triton.runtime.jit import DependenciesFinder, JITCallable
 
 from warpgrade.model import ptx
-
-#: not_implemented: the stub that the release leaves. unsupported: Python that Triton's language has not. error: a
-#: wrong name, type or shape. static_assert: the kernel's own assertion. options: num_warps and the like.
-#: shared_memory, tensor_memory, threads: more than a block may have. ptxas, compiler: the tools below Triton's
-#: language refused. refused: the allow-list's.
-ProblemKind = Literal[
-    "not_implemented", "unsupported", "error", "static_assert", "options", "shared_memory", "tensor_memory", "threads",
-    "ptxas", "compiler", "refused",
-]  # fmt: skip
+from warpgrade.wire.compiled import ProblemKind
 
 _LIBRARY = Path(triton.__file__).parent
 _MAX_MESSAGE = 2000

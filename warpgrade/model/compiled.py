@@ -12,7 +12,6 @@ from collections import Counter
 from pathlib import Path, PurePath
 from typing import Any
 
-import msgspec
 import triton
 from triton.runtime.jit import JITFunction
 
@@ -25,161 +24,14 @@ from warpgrade.model.architectures import (
     THREADS_PER_WARP,
     occupancy,
 )
-from warpgrade.model.compile_errors import ProblemKind, definition, understand
+from warpgrade.model.compile_errors import definition, understand
 from warpgrade.model.signature import Specialisation, jit_function
+from warpgrade.wire.compiled import MAX_PLACES, Access, AccessKind, CompiledKernel, CompileProblem, Dot, ProblemKind
 
 _LIBRARY = str(Path(triton.__file__).parent)
-#: Places named in the facts. Totals are of all; a kernel that touches memory in more places is no exercise of ours.
-_MAX_PLACES = 256
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _STATIC_SHARED = re.compile(r"(\d+) bytes smem")
-
-
-class Access(msgspec.Struct, frozen=True):
-    """Instructions of one kind, width and place: `count` of them, each moving `bits` for one thread.
-
-    `widest_bits` is what an instruction could move, given the tile and the number of threads; 0 where unknown.
-    `line` and `column` count from 1 in the kernel's own file; 0 where the place is elsewhere or unknown.
-    """
-
-    kind: ptx.AccessKind
-    bits: int
-    count: int
-    line: int
-    column: int
-    widest_bits: int
-
-    @property
-    def narrow(self) -> bool:
-        """Whether each thread has elements enough for a wider instruction."""
-        return self.bits < self.widest_bits
-
-
-class Dot(msgspec.Struct, frozen=True):
-    """A `tl.dot` of blocks (m, k) and (k, n). `precision` concerns float32 operands: "tf32", "ieee", "tf32x3", ..."""
-
-    m: int
-    n: int
-    k: int
-    operand: str
-    accumulator: str
-    precision: str
-    line: int
-
-
-class CompiledKernel(msgspec.Struct, frozen=True):
-    """What one version of a kernel became for one architecture. Counts are of instructions in the code, not executed.
-
-    Lines count from 1 in the kernel's file; 0 means unknown.
-    """
-
-    name: str
-    arch: int
-    registers_per_thread: int
-    #: Bytes that a thread keeps in local memory because registers ran out (`ptxas -v`).
-    spill_store_bytes: int
-    spill_load_bytes: int
-    #: All local memory of a thread, spills included, in bytes.
-    stack_bytes: int
-    #: Of a block, static and dynamic together, in bytes.
-    shared_memory_bytes: int
-    shared_memory_limit_bytes: int
-    tensor_memory_columns: int
-    warps: int
-    stages: int
-    #: The launch's limit on registers of a thread; 0 without one.
-    maxnreg: int
-    #: Blocks of a cluster.
-    ctas: int
-    dots: tuple[Dot, ...]
-    #: Instructions by name: "mma.sync f16", "wgmma tf32", "tcgen05 kind::f16".
-    tensor_core_instructions: dict[str, int]
-    #: Global memory, by place; at most 256 places.
-    accesses: tuple[Access, ...]
-    #: Loads from global memory (asynchronous copies included) and stores to it: instructions by width in bits.
-    loads_by_bits: dict[int, int]
-    stores_by_bits: dict[int, int]
-    #: Bulk copies by the tensor memory accelerator.
-    bulk_copies: int
-    async_copies: int
-    atomics: int
-    shuffles: int
-    barriers: int
-    #: Resident warps as a fraction of what the multiprocessor holds; an upper bound, see `architectures.occupancy`.
-    occupancy: float
-    #: Lines where a pointer is moved by a tensor of 64-bit offsets.
-    wide_offset_lines: tuple[int, ...]
-    #: Lines that compute in float64.
-    float64_lines: tuple[int, ...]
-    #: Arguments not known to divide by 16 (bytes, for a pointer) ...
-    unaligned: tuple[str, ...]
-    #: Those of them that are pointers.
-    unaligned_pointers: tuple[str, ...]
-    #: ... and the fewest of them that made accesses narrower, found by compiling again as if they did divide; empty
-    #: where it would not help. Then there would be `accesses_if_aligned` instructions instead.
-    narrowed_by: tuple[str, ...]
-    accesses_if_aligned: int
-    #: Arguments passed as 64-bit integers.
-    wide_integers: tuple[str, ...]
-    #: Wall time of the compilation, of `narrowed_by` too.
-    compile_s: float
-
-    @property
-    def uses_tensor_cores(self) -> bool:
-        """Whether any instruction runs on the tensor cores."""
-        return bool(self.tensor_core_instructions)
-
-    @property
-    def uses_tf32(self) -> bool:
-        """Whether a dot of float32 operands is rounded to TF32 (10 bits of mantissa) on the tensor cores.
-
-        "tf32x3" uses the same instructions, three times, and keeps nearly all of float32's precision: not counted.
-        """
-        return any("tf32" in name for name in self.tensor_core_instructions) and any(
-            dot.operand == "float32" and dot.precision == "tf32" for dot in self.dots
-        )
-
-    @property
-    def spills(self) -> bool:
-        """Whether registers ran out, so that values go to local memory and back."""
-        return self.spill_store_bytes + self.spill_load_bytes > 0
-
-    @property
-    def fits_shared_memory(self) -> bool:
-        """Whether a block may have the shared memory that it needs; if not, a launch fails."""
-        return self.shared_memory_bytes <= self.shared_memory_limit_bytes
-
-    @property
-    def vectorised_loads(self) -> bool:
-        """Whether more than half of what loads name moves in instructions as wide as the tile permits, or by bulk copy.
-
-        128 bits where each thread has as much to load; 32 where a tile has one float32 for each thread. True too
-        where nothing is loaded.
-        """
-        loads = [access for access in self.accesses if access.kind != "store"]
-        bits = sum(access.bits * access.count for access in loads)
-        return 2 * sum(access.bits * access.count for access in loads if access.narrow) < bits or bits == 0
-
-    @property
-    def access_count(self) -> int:
-        """Instructions that load from, copy from or store to global memory."""
-        return sum(self.loads_by_bits.values()) + sum(self.stores_by_bits.values())
-
-
-class CompileProblem(msgspec.Struct, frozen=True):
-    """Why a kernel cannot run on `arch`. `message` names no path of this machine.
-
-    `file` is a name without folders and `line` counts from 1 in it: the innermost line of the student's own code; ""
-    and 0 where unknown. `facts` are there where the kernel did compile and only needs more than a block may have.
-    """
-
-    kind: ProblemKind
-    arch: int
-    message: str
-    file: str = ""
-    line: int = 0
-    facts: CompiledKernel | None = None
 
 
 def compile_kernel(
@@ -313,7 +165,7 @@ def _blame(
     return needed, fewest
 
 
-def _by_bits(counts: ptx.Counts, *kinds: ptx.AccessKind) -> dict[int, int]:
+def _by_bits(counts: ptx.Counts, *kinds: AccessKind) -> dict[int, int]:
     found: Counter[int] = Counter()
     for (kind, bits, _), number in counts.accesses.items():
         if kind in kinds:
@@ -334,7 +186,7 @@ class _Lines:
         return tuple(sorted({self.line(place) for place in places} - {0}))
 
     def accesses(self, counts: ptx.Counts, tiles: dict[ptx.Place, ttir.Tile], threads: int) -> tuple[Access, ...]:
-        found: Counter[tuple[int, int, ptx.AccessKind, int, int]] = Counter()
+        found: Counter[tuple[int, int, AccessKind, int, int]] = Counter()
         for (kind, bits, place), number in counts.accesses.items():
             tile = tiles.get(place) if place else None
             widest_bits = tile.widest_bits(threads) if tile else 0
@@ -342,5 +194,5 @@ class _Lines:
             found[line, place.column if place and line else 0, kind, bits, widest_bits] += number
         return tuple(
             Access(kind, bits, number, line, column, widest_bits)
-            for (line, column, kind, bits, widest_bits), number in sorted(found.items())[:_MAX_PLACES]
+            for (line, column, kind, bits, widest_bits), number in sorted(found.items())[:MAX_PLACES]
         )

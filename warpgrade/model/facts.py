@@ -15,7 +15,7 @@ import msgspec
 import triton
 
 from warpgrade.model.architectures import ARCHITECTURES, MAX_REGISTERS_PER_THREAD
-from warpgrade.model.compiled import CompiledKernel, CompileProblem
+from warpgrade.wire.compiled import CompiledKernel, CompileProblem
 
 Result = CompiledKernel | CompileProblem
 RemarkKind = Literal[

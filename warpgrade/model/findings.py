@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
-Kind = Literal[
-    "out_of_bounds", "between_rows", "race", "two_lanes", "uninitialised", "input_written", "undefined", "overflow",
-    "device_assert", "small_dot",
-]  # fmt: skip
+from warpgrade.wire.messages import FindingKind
+
 Program = tuple[int, int, int]
 Line = tuple[str, int]
 
@@ -23,7 +19,7 @@ class Finding(msgspec.Struct, frozen=True):
     `line` is (file, line counted from 1) in the student's code.
     """
 
-    kind: Kind
+    kind: FindingKind
     access: str
     argument: str | None
     index: int | None
@@ -32,7 +28,7 @@ class Finding(msgspec.Struct, frozen=True):
     line: Line | None
 
 
-_WHAT: dict[Kind, tuple[str, str]] = {
+_WHAT: dict[FindingKind, tuple[str, str]] = {
     # kind: (what happened, what to look at)
     "out_of_bounds": ("{access} goes outside of {argument}", "Is the mask missing or wrong, or a stride?"),
     "between_rows": (

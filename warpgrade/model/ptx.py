@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Literal
 
-AccessKind = Literal["load", "store", "async_copy"]
+from warpgrade.wire.compiled import AccessKind
 
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _PLACE = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import torch
 
 from warpgrade.model.arguments import Access, Argument, Clocks, Region, regions
-from warpgrade.model.findings import Finding, KernelFault, Kind, Line, OutOfBounds, Program
+from warpgrade.model.findings import Finding, KernelFault, Line, OutOfBounds, Program
 from warpgrade.model.traffic import Traffic, coalesce, total
+from warpgrade.wire.messages import FindingKind
 
 Array = npt.NDArray[Any]
 
@@ -270,7 +271,7 @@ class Watch:
         detail = f"{bad.size} of {active.size} active lanes"
         if argument:
             detail = f"{argument.name} has {elements} elements, {detail} are outside"
-        kind: Kind = "between_rows" if between is not None else "out_of_bounds"
+        kind: FindingKind = "between_rows" if between is not None else "out_of_bounds"
         finding = self.finding(kind, access, argument.name if argument else None, index, detail)
         error = OutOfBounds(finding, elements=elements, bad_lanes=int(bad.size), active_lanes=int(active.size))
         self.session.fault(error)
@@ -337,10 +338,10 @@ class Watch:
 
     # --- findings -----------------------------------------------------------------------------------------------
 
-    def finding(self, kind: Kind, access: str, argument: str | None, index: int | None, detail: str) -> Finding:
+    def finding(self, kind: FindingKind, access: str, argument: str | None, index: int | None, detail: str) -> Finding:
         """A finding of the running program, at the student's line that is running."""
         return Finding(kind, access, argument, index, self.program, detail, self.session.line())
 
-    def report(self, kind: Kind, access: str, argument: str | None, index: int | None, detail: str) -> None:
+    def report(self, kind: FindingKind, access: str, argument: str | None, index: int | None, detail: str) -> None:
         """Keep such a finding."""
         self.session.report(self.finding(kind, access, argument, index, detail))

@@ -32,7 +32,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from warpgrade.wire.messages import MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Message
+from warpgrade.wire.base import Message
+from warpgrade.wire.messages import MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES
 
 _LENGTH = struct.Struct("<I")
 _F_GET_SEALS, _F_ADD_SEALS = 1034, 1033  # linux/fcntl.h; Python names them only from 3.8 on some builds

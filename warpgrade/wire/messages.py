@@ -9,15 +9,17 @@ JSON has no NaN, which a student's function may return honestly, so a float trav
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
+
+from warpgrade.wire.base import Count, Dims, Index, Message, Name, Text
+from warpgrade.wire.compiled import CompiledKernel, CompileProblem
 
 MAX_HEADER_BYTES = 64 * 1024
 #: Bytes of tensors that one message may announce. Above every model-tier test (the largest moves about 32 MiB with
 #: its canaries); several of it, which is what a Judge holds at once, do not hurt a grading machine.
 MAX_PAYLOAD_BYTES = 128 * 1024 * 1024
-MAX_NDIM = 8
 
 #: Itemsize in bytes of each dtype that may cross. The names are PyTorch's.
 ITEMSIZE_BYTES = {
@@ -33,16 +35,11 @@ ITEMSIZE_BYTES = {
     "bool": 1,
 }
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-Text = Annotated[str, msgspec.Meta(max_length=4000)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Index = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
-Dims = Annotated[list[Count], msgspec.Meta(max_length=MAX_NDIM)]
-
-
-class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
-    """Base of everything that crosses: immutable, tagged, no unknown fields."""
-
+#: What the sanitizer of interpreted kernels can find; `model.findings` has the sentences.
+FindingKind = Literal[
+    "out_of_bounds", "between_rows", "race", "two_lanes", "uninitialised", "input_written", "undefined", "overflow",
+    "device_assert", "small_dot",
+]  # fmt: skip
 
 # --- values -----------------------------------------------------------------------------------------------------
 
@@ -153,6 +150,21 @@ class Call(Message, frozen=True, tag="call"):
     grid: Annotated[list[Count], msgspec.Meta(min_length=1, max_length=3)] | None = None
     #: Call the object behind this handle instead of a function of the module.
     handle: Index | None = None
+    #: Where kernels are interpreted, the order of a launch's programs is shuffled by this.
+    seed: Count = 0
+
+
+class Compile(Message, frozen=True, tag="compile"):
+    """Compile a kernel for one architecture, as the largest launch of it so far would. Nothing of it runs.
+
+    Answered by a `CompiledKernel` or a `CompileProblem`.
+    """
+
+    #: A `KernelUse.number`.
+    kernel: Index
+    arch: Count
+    #: Find out which arguments make accesses narrow, by compiling again.
+    explain: bool = False
 
 
 # --- Worker to Judge --------------------------------------------------------------------------------------------
@@ -172,6 +184,46 @@ class Problem(Message, frozen=True, tag="problem"):
     exception: Name
     text: Text
     location: Location | None = None
+
+
+class SanitizerFinding(Message, frozen=True, tag="finding"):
+    """A fault of an interpreted kernel: `model.findings.Finding`, with the line as the notebook counts it."""
+
+    kind: FindingKind
+    #: One access, or for a race both.
+    access: Annotated[str, msgspec.Meta(pattern=r"^(compute|(load|store|atomic)( and (load|store|atomic))?)$")]
+    argument: Name | None
+    index: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | None
+    program: tuple[Count, Count, Count] | None
+    detail: Annotated[str, msgspec.Meta(max_length=500)]
+    location: Location | None
+
+
+class ArgumentTraffic(Message, frozen=True, tag="traffic"):
+    """What moved between memory and one argument of a kernel; see `model.traffic`. Useful bytes, 32-byte sectors."""
+
+    bytes_loaded: Count
+    bytes_stored: Count
+    sectors_loaded: Count
+    sectors_stored: Count
+
+
+class KernelUse(Message, frozen=True, tag="kernel"):
+    """One Triton kernel that ran in a call. `number` is its own for the Worker's life; launches made by an autotuner to
+    compare configurations do not count. `traffic` sums over `launches`, by the kernel's own argument names."""
+
+    number: Index
+    name: Name
+    launches: Count
+    traffic: Annotated[dict[Name, ArgumentTraffic], msgspec.Meta(max_length=32)]
+    #: Whether an autotuner chooses among several configurations.
+    tuned: bool
+
+
+#: Of one call; the rest is not told.
+MAX_FINDINGS, MAX_KERNELS = 20, 32
+Findings = Annotated[tuple[SanitizerFinding, ...], msgspec.Meta(max_length=MAX_FINDINGS)]
+Kernels = Annotated[tuple[KernelUse, ...], msgspec.Meta(max_length=MAX_KERNELS)]
 
 
 class Ready(Message, frozen=True, tag="ready"):
@@ -202,6 +254,8 @@ class Returned(Message, frozen=True, tag="returned"):
     arguments_offset_bytes: Count
     torch_operations: Annotated[list[Name], msgspec.Meta(max_length=64)]
     kernel_launches: Count
+    kernels: Kernels = ()
+    findings: Findings = ()
 
 
 class Raised(Message, frozen=True, tag="raised"):
@@ -209,6 +263,9 @@ class Raised(Message, frozen=True, tag="raised"):
 
     problem: Problem
     during: Annotated[str, msgspec.Meta(pattern="^(lookup|signature|call)$")]
+    kernels: Kernels = ()
+    findings: Findings = ()
 
 
-WorkerMessage = Ready | Unsafe | Loaded | Returned | Raised
+JudgeMessage = Load | Call | Compile
+WorkerMessage = Ready | Unsafe | Loaded | Returned | Raised | CompiledKernel | CompileProblem

@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
+from warpgrade.wire.base import Message
 from warpgrade.wire.channel import Channel, PeerClosed
 from warpgrade.wire.messages import (
     MAX_PAYLOAD_BYTES,
     Call,
     Load,
     Loaded,
-    Message,
     Problem,
     Raised,
     Ready,
