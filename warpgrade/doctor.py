@@ -117,7 +117,7 @@ class Machine:
     def sandbox_problem(self) -> str:
         """Start a Worker in the real Sandbox and let it look around; "" if it is ready, else what is wrong."""
         try:
-            running = BubblewrapSandbox().start(Limits(), {"TRITON_INTERPRET": "1"}, _secrets())
+            running = BubblewrapSandbox().start(Limits(), {}, _secrets())
         except SandboxUnavailable as error:
             return str(error)
         try:

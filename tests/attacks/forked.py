@@ -22,11 +22,10 @@ def serve(descriptor: int) -> None:
     """Fork a Worker for each descriptor that comes; end and reap one for each pid that comes."""
     import numpy
     import torch
-    import triton.language
-    import triton.runtime.interpreter  # noqa: F401
+    import triton.language  # noqa: F401
 
+    from warpgrade.worker import kernels, probe, watch  # noqa: F401
     from warpgrade.worker import main as worker
-    from warpgrade.worker import watch  # noqa: F401
 
     torch.set_num_threads(1)
     assert numpy
@@ -64,7 +63,7 @@ class ForkedSandbox:
 
     def __init__(self, temporary: Path) -> None:
         self._ours, theirs = socket.socketpair()
-        environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
         self._server = subprocess.Popen(
             [sys.executable, "-I", __file__, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],

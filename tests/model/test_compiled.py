@@ -18,10 +18,11 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tests.model import compiled_kernels as kernels
 from tests.model.compiled_kernels import fault_line
+from warpgrade.model import stages
 from warpgrade.model.architectures import ARCHITECTURES, blocks_per_multiprocessor, occupancy
 from warpgrade.model.compile_errors import plain, understand
-from warpgrade.model.compiled import compile_for, compile_kernel
-from warpgrade.model.signature import specialise
+from warpgrade.model.compiled import compile_for, compile_kernel, trials
+from warpgrade.model.signature import Specialisation, specialise
 from warpgrade.wire.compiled import CompiledKernel, CompileProblem
 from warpgrade.worker.module import SourceCell, SubmissionModule
 
@@ -96,6 +97,65 @@ def test_an_argument_is_not_blamed_where_alignment_would_not_help() -> None:
         found = facts(kernels.by_columns, F32, F32, stride, 512)
         assert not found.vectorised_loads
         assert found.narrowed_by == ()
+
+
+#: A float32 matmul of 257 x 130 by 130 x 191, row-major, all lengths and strides odd or nearly so.
+RAGGED = (F32, F32, F32, 257, 191, 130, 130, 1, 191, 1, 191, 1)
+
+
+def counted(kernel: Any, version: Specialisation, aligned: tuple[str, ...], arch: int) -> int:
+    """Accesses of the version in which `aligned` are known to divide by 16, from a compilation of its own."""
+    found = compile_kernel(kernel, version.assuming_aligned(aligned), arch, explain=False)
+    assert isinstance(found, CompiledKernel)
+    return found.access_count
+
+
+@pytest.mark.parametrize("arch", [80, 90])
+@pytest.mark.parametrize("block", [16, 64])
+def test_those_blamed_are_enough_even_where_trials_run_out(arch: int, block: int) -> None:
+    version = specialise(kernels.matmul, RAGGED, {"BM": block, "BN": block, "BK": 16})
+    assert version.unaligned == ("M", "N", "K", "sam", "sbk", "scm")
+    found = facts(kernels.matmul, *RAGGED, arch=arch, BM=block, BN=block, BK=16)
+    assert set(found.narrowed_by) <= set(found.unaligned)
+    assert counted(kernels.matmul, version, found.narrowed_by, arch) == found.accesses_if_aligned < found.access_count
+
+
+@pytest.mark.parametrize("arch", [80, 90])
+def test_with_trials_enough_none_of_those_blamed_can_be_left_out(arch: int) -> None:
+    """The mask needs the number of columns, each row its stride."""
+    arguments = (F32, F32, 1001, 1001, 1000)
+    version = specialise(kernels.softmax, arguments, {"BLOCK": 1024})
+    found = facts(kernels.softmax, *arguments, arch=arch, BLOCK=1024)
+    assert found.narrowed_by == ("so", "sx", "n_cols")
+    assert counted(kernels.softmax, version, found.narrowed_by, arch) == found.accesses_if_aligned
+    for name in found.narrowed_by:
+        rest = tuple(other for other in found.narrowed_by if other != name)
+        assert counted(kernels.softmax, version, rest, arch) > found.accesses_if_aligned, name
+
+
+def test_a_bound_on_rows_is_not_blamed() -> None:
+    """Along the rows that M bounds no thread moves more than one element; the other five all matter."""
+    found = facts(kernels.matmul, *RAGGED, BM=32, BN=32, BK=32)
+    assert found.narrowed_by == ("N", "K", "sam", "sbk", "scm")
+
+
+def test_trials_are_few_for_large_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At least one: without it nothing could be said of what alignment would change."""
+    assert trials(10**6) == 1
+    assert trials(100) > trials(400) > trials(1600) >= 1
+    compiled: list[str] = []
+    original = stages.run
+
+    def run(*arguments: Any, last: str) -> stages.Output:
+        compiled.append(last)
+        return original(*arguments, last=last)
+
+    monkeypatch.setattr(stages, "run", run)
+    facts(kernels.matmul, *RAGGED, BM=64, BN=64, BK=64)
+    assert compiled == ["cubin", "ptx"]
+    compiled.clear()
+    facts(kernels.softmax, F32, F32, 1001, 1001, 1000, BLOCK=1024)
+    assert compiled == ["cubin", "ptx", "ptx", "ptx", "ptx"]  # all three, and each left out
 
 
 def test_without_explanation_nobody_is_blamed() -> None:
@@ -411,32 +471,6 @@ def test_the_default_is_two_architectures() -> None:
     version = specialise(kernels.add, (F32, F32, F32, 4096), {"BLOCK": 1024})
     found = compile_for(kernels.add, version)
     assert {arch: result.arch for arch, result in found.items()} == {80: 80, 90: 90}
-
-
-def test_facts_take_less_than_a_second_once_triton_is_warm() -> None:
-    """Processor time, ptxas's too: the machine may be shared. Lengths that do not divide by 16 are compiled again."""
-
-    def spent_s() -> float:
-        times = os.times()
-        return times.user + times.system + times.children_user + times.children_system
-
-    facts(kernels.add, F32, F32, F32, 4096, BLOCK=1024)
-    jobs = {
-        "add": lambda: facts(kernels.add, F32, F32, F32, 4095, BLOCK=1024),
-        "softmax": lambda: facts(kernels.softmax, F32, F32, 1000, 1000, 1000, BLOCK=1024),
-        "layernorm": lambda: facts(kernels.layernorm, F32, F32, F32, F32, F32, 1000, 1000, 1e-5, BLOCK=1024),
-        "matmul": lambda: matmul(),
-        "matmul on sm_90": lambda: matmul(arch=90),
-    }
-    fastest_s = {}
-    for name, job in jobs.items():
-        times_s = []
-        for _ in range(2):
-            start = spent_s()
-            job()
-            times_s.append(spent_s() - start)
-        fastest_s[name] = min(times_s)
-    assert max(fastest_s.values()) < 1.0, fastest_s
 
 
 def test_the_private_names_of_triton_that_compiling_rests_on() -> None:

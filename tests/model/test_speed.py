@@ -1,7 +1,8 @@
-"""The promise: at most 10% slower than Triton's bare interpreter, measured as a ratio within one run."""
+"""Two promises: at most 10% slower than Triton's bare interpreter, as a ratio within one run; and facts within 1 s."""
 
 import contextlib
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.model import compiled_kernels as kernels
+from warpgrade.model.compiled import compile_kernel
 from warpgrade.model.interpreter import install, interpreting
 from warpgrade.model.sanitizer import Session
+from warpgrade.model.signature import specialise
+from warpgrade.wire.compiled import CompiledKernel
 
 HERE = Path(__file__).parent
 ROUNDS = 11
@@ -59,3 +64,79 @@ def test_the_sanitizer_costs_at_most_a_tenth_of_the_bare_interpreter():
         samples = [(bare.seconds(), sanitized.seconds()) for _ in range(ROUNDS)]
     bare_s, sanitized_s = (min(side) for side in zip(*samples, strict=True))
     assert sanitized_s <= 1.10 * bare_s, f"bare {bare_s:.3f} s, sanitized {sanitized_s:.3f} s"
+
+
+F32 = torch.zeros(4096)
+F16 = F32.half()
+
+
+def ragged(x, block, depth):
+    """A row-major matmul of 257 x 130 by 130 x 191: nothing divides by 16."""
+    arguments = (x, x, x, 257, 191, 130, 130, 1, 191, 1, 191, 1)
+    return kernels.matmul, arguments, {"BM": block, "BN": block, "BK": depth}
+
+
+#: Kernels of the sizes that exercises ask for. Each has something that does not divide by 16, so is compiled again.
+EXPLAINED = {
+    "add": (kernels.add, (F32, F32, F32, 4095), {"BLOCK": 1024}),
+    "softmax": (kernels.softmax, (F32, F32, 1001, 1001, 1000), {"BLOCK": 1024}),
+    "layernorm": (kernels.layernorm, (F32, F32, F32, F32, F32, 1001, 1001, 1e-5), {"BLOCK": 1024}),
+    "histogram": (kernels.histogram, (F32.int(), F32.int(), 1001), {"BLOCK": 1024}),
+    "fp16 16": ragged(F16, 16, 16),
+    "fp16 32": ragged(F16, 32, 32),
+    "fp16 64": ragged(F16, 64, 32),
+    "fp32 16": ragged(F32, 16, 16),
+    "fp32 32": ragged(F32, 32, 32),
+}
+#: What ptxas alone is slow with: nothing but one trial is added.
+LARGE = {
+    "fp16 64 64": ragged(F16, 64, 64),
+    "fp32 64 32": ragged(F32, 64, 32),
+    "fp32 64 64": ragged(F32, 64, 64),
+    "flash": (kernels.flash, (F16, F16, F16, F16, 63 * 101, 63, 101, 0.125), {"BM": 64, "BN": 64, "D": 64}),
+}
+#: Seconds of processor in which the machine that the limit of 1 s is set for compiles, without explaining, `EXPLAINED`'s
+#: fp16 matmul of 64 x 64 x 32 for sm_80: 0.30 to 0.34 (x86-64, 2 cores, Triton 3.8).
+USUAL_S = 0.35
+
+
+def compiling_s(case, arch, *, explain=True):
+    """The median of 3, of the processor, ptxas's too: how long anyone waited depends on who else is there."""
+
+    def spent_s():
+        times = os.times()
+        return times.user + times.system + times.children_user + times.children_system
+
+    kernel, arguments, keywords = case
+    version = specialise(kernel, arguments, keywords)
+    samples_s = []
+    for _ in range(3):
+        start_s = spent_s()
+        assert isinstance(compile_kernel(kernel, version, arch, explain=explain), CompiledKernel)
+        samples_s.append(spent_s() - start_s)
+    return statistics.median(samples_s)
+
+
+@pytest.fixture(scope="module")
+def slowness():
+    """How many times slower than usual this machine compiles, 1 at least. The first compilation is not counted."""
+    compiling_s(EXPLAINED["add"], 80)
+    return max(1.0, compiling_s(EXPLAINED["fp16 64"], 80, explain=False) / USUAL_S)
+
+
+@pytest.mark.parametrize("arch", [80, 90])
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_facts_with_their_reasons_take_less_than_a_second(name, arch, slowness):
+    """1 s is what a student waits without losing the thread (a requirement of ours); more on a machine that is slower."""
+    spent_s = compiling_s(EXPLAINED[name], arch)
+    assert spent_s < 1.0 * slowness, f"{spent_s:.2f} s, machine {slowness:.1f} times slower than usual"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", [80, 90])
+@pytest.mark.parametrize("name", LARGE)
+def test_reasons_for_a_large_kernel_take_less_than_the_kernel(name, arch):
+    """One trial leaves out ptxas, and has wider, so fewer, instructions: 0.3 to 0.7 of the kernel itself."""
+    compiling_s(EXPLAINED["add"], arch)
+    plain_s, explained_s = (compiling_s(LARGE[name], arch, explain=explain) for explain in (False, True))
+    assert explained_s < 2 * plain_s, f"{plain_s:.2f} s without, {explained_s:.2f} s with reasons"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import re
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ import torch
 from warpgrade.course import Exercise, Form
 from warpgrade.judge import contract, lint
 from warpgrade.judge.failure import Failure
+from warpgrade.judge.kernels import failure_of_finding
 from warpgrade.judge.sandbox import START_LIMIT_S, Exit, Running, Sandbox, SandboxUnavailable
 from warpgrade.judge.verdict import Outcome, Tier
 from warpgrade.submission import Submission
@@ -54,13 +56,13 @@ class RemoteSubmission:
     """The submission behind one exercise, in a Worker of its own. `submission.name(...)` calls a function of it."""
 
     def __init__(
-        self, exercise: Exercise, submission: Submission, sandbox: Sandbox, tier: Tier, secrets: list[Path]
+        self, exercise: Exercise, submission: Submission, sandbox: Sandbox, tier: Tier, secret_paths: list[Path]
     ) -> None:
         self._exercise = exercise
         self._submission = submission
         self._sandbox = sandbox
         self._tier = tier
-        self._secrets = secrets
+        self._secrets = secret_paths
         self._running: Running | None = None
         self._channel: Channel[WorkerMessage] | None = None
         self._ready = False
@@ -96,8 +98,7 @@ class RemoteSubmission:
 
         Raises SandboxUnavailable.
         """
-        environment = {"TRITON_INTERPRET": "1"} if self._tier is Tier.MODEL else {}
-        self._running = self._sandbox.start(self._exercise.limits, environment, self._secrets)
+        self._running = self._sandbox.start(self._exercise.limits, {}, self._secrets)
         self._channel = Channel(self._running.socket, WorkerMessage)
         self._ready = False
         self.output = ""
@@ -252,12 +253,17 @@ class RemoteSubmission:
         }
         self._left_s()  # before a Worker is started for nothing
         channel = self._ensure_loaded()
-        message = Call(name, packed.arguments, packed.keywords, list(grid) if grid is not None else None, handle)
+        seed = secrets.randbits(32)
+        on_grid = list(grid) if grid is not None else None
+        message = Call(name, packed.arguments, packed.keywords, on_grid, handle, seed)
         answer, payload = self._ask(channel, message, packed.payload, self._exercise.limits.call_s, f"{name}(...)")
+        if not isinstance(answer, (Raised, Returned)):
+            raise self._malformed("no answer to a call")
+        if answer.findings:
+            finding = answer.findings[0]
+            raise failure_of_finding(finding, self._submission, self._own_line(finding.location), seed)
         if isinstance(answer, Raised):
             raise self._raised(name, answer)
-        if not isinstance(answer, Returned):
-            raise self._malformed("no answer to a call")
         try:
             self._take_arguments(packed, payload, answer.arguments_offset_bytes, everything)
             value = unpack_returned(answer.value, payload, offset_bytes=len(packed.payload))

@@ -32,6 +32,11 @@ _LIBRARY = str(Path(triton.__file__).parent)
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _STATIC_SHARED = re.compile(r"(\d+) bytes smem")
+#: How much all trials together may compile, in PTX instructions of the kernel as it is. What a trial takes whatever
+#: the kernel, 0.1 s, is worth 200 of them. Measured (Triton 3.8, x86-64): with 2200, ragged matmuls of 16 x 16 to
+#: 64 x 64 x 32 take 0.5 to 0.85 s of the processor, trials included; beyond, the kernel itself is most of it.
+_TRIAL_INSTRUCTIONS = 2200
+_TRIAL_START_INSTRUCTIONS = 200
 
 
 def compile_kernel(
@@ -40,8 +45,9 @@ def compile_kernel(
     """Compile one version of `kernel` for compute capability `arch`, one of `ARCHITECTURES`.
 
     With `explain`, a kernel whose accesses to global memory are narrow is compiled again to find the arguments that
-    are to blame (`narrowed_by`): once, and if that helps once for each argument not known to divide by 16, each time
-    without ptxas.
+    are to blame (`narrowed_by`), each time without ptxas, and at most `trials` times: a large kernel once. That these
+    arguments together cost the accesses is always proven. That none of them could be left out is proven only where
+    there were trials enough, one more than arguments that are not known to divide by 16.
 
     Whatever is wrong with the kernel is a CompileProblem. Raises TypeError if `kernel` has no @triton.jit function,
     KeyError for an unknown `arch`, OSError where this machine fails (no room for temporary files), and what student
@@ -67,7 +73,9 @@ def compile_kernel(
     narrowed_by: list[str] = []
     accesses_if_aligned = counts.accesses.total()
     if explain and specialisation.unaligned and any(access.narrow for access in accesses):
-        narrowed_by, accesses_if_aligned = _blame(function, specialisation, arch, counts)
+        narrowed_by, accesses_if_aligned = _blame(
+            function, specialisation, arch, output.texts["ptx"], accesses_if_aligned
+        )
     dots = tuple(
         Dot(dot.m, dot.n, dot.k, dot.operand, dot.accumulator, dot.precision, here.line(dot.place))
         for dot in ttir.dots(source, _LIBRARY)
@@ -142,12 +150,21 @@ def _excess(facts: CompiledKernel) -> tuple[ProblemKind, str] | None:
     return None
 
 
-def _blame(
-    function: JITFunction[Any], specialisation: Specialisation, arch: int, counts: ptx.Counts
-) -> tuple[list[str], int]:
-    """The fewest arguments that, known to divide by 16, would give as few accesses as all of them; and how many.
+def trials(instructions: int) -> int:
+    """How often `compile_kernel` compiles a kernel of so many PTX instructions again to explain it: at least once.
 
-    A reason that is found by trying, so that no student is told a guess.
+    Counted in instructions, not seconds, so that a student is told the same on every machine.
+    """
+    return max(1, _TRIAL_INSTRUCTIONS // (instructions + _TRIAL_START_INSTRUCTIONS))
+
+
+def _blame(
+    function: JITFunction[Any], specialisation: Specialisation, arch: int, ptx_text: str, now: int
+) -> tuple[list[str], int]:
+    """Arguments that, known to divide by 16, would give fewer accesses than the `now` of `ptx_text`; and how many.
+
+    As few arguments as `trials` permits to find. A reason that is found by trying, so that no student is told a guess:
+    the version in which just these are aligned was compiled, and has that many accesses.
     """
 
     def accesses(names: list[str]) -> int:
@@ -156,12 +173,17 @@ def _blame(
 
     needed = list(specialisation.unaligned)
     fewest = accesses(needed)
-    if fewest >= counts.accesses.total():
-        return [], counts.accesses.total()
-    for name in specialisation.unaligned:
+    if fewest >= now:
+        return [], now
+    # Numbers first, in the order of the parameters: where trials run out, those that may not matter (a size that
+    # bounds rows, say) were tried, and not the pointers and strides, which nearly always do.
+    pointers = specialisation.unaligned_pointers
+    numbers = [name for name in specialisation.unaligned if name not in pointers]
+    left = trials(ptx_text.count(";")) - 1
+    for name in [*numbers, *pointers][:left]:
         without = [other for other in needed if other != name]
-        if without and accesses(without) <= fewest:
-            needed = without
+        if without and (found := accesses(without)) <= fewest:
+            needed, fewest = without, found
     return needed, fewest
 
 

@@ -32,7 +32,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from warpgrade.model import language
 from warpgrade.model.builder import builder, semantic
 from warpgrade.model.rewrite import runnable
-from warpgrade.model.sanitizer import Launch, Session, TensorFacts, Watch
+from warpgrade.model.sanitizer import DescriptorFacts, Launch, Session, TensorFacts, Watch
 
 _TRITON = str(Path(triton.__file__).parent)
 #: CUDA's limits on a grid, programs along x, y and z.
@@ -75,6 +75,7 @@ def install() -> None:
     )
     _hook(InterpretedFunction, "__call__", _call)
     _hook(Autotuner, "run", _autotune)
+    _hook(Autotuner, "_bench", _compare)
     timer = Autotuner.__dict__["do_bench"]  # a cached property, made of get_benchmarker, which needs a driver
     Autotuner.do_bench = property(lambda self: _time_once if _sessions else timer.__get__(self, Autotuner))
     for name in ("do_bench", "do_bench_cudagraph"):
@@ -118,19 +119,30 @@ def _call(original: Any, function: JITFunction[Any], *args: Any, **kwargs: Any) 
 
 
 def _autotune(original: Any, tuner: Any, *args: Any, **kwargs: Any) -> Any:
-    """Autotuner.run: each configuration runs once per session and key, then the first one's result stands.
+    """Autotuner.run: each configuration runs once per key, then the first one's result stands.
 
-    What was chosen here must not be remembered for a GPU, nor the other way round, so the session has its own cache.
+    What was chosen here must not be remembered for a GPU, nor the other way round, so the session has a cache for it.
     """
     session = _sessions[-1]
-    kept = tuner.cache, tuner.cache_results, session.zeroed
+    kept = tuner.cache, tuner.cache_results, session.zeroed, session.configurations
     tuner.cache = session.tuned.setdefault(id(tuner), (tuner, {}))[1]
     tuner.cache_results = False  # the cache on disk is for a device
     session.zeroed = session.zeroed | frozenset(tuner.reset_to_zero)
+    session.configurations = len(tuner.configs)
     try:
         return original(tuner, *args, **kwargs)
     finally:
-        tuner.cache, tuner.cache_results, session.zeroed = kept
+        tuner.cache, tuner.cache_results, session.zeroed, session.configurations = kept
+
+
+def _compare(original: Any, tuner: Any, *args: Any, **kwargs: Any) -> Any:
+    """Autotuner._bench, which launches one configuration to see how fast it is."""
+    session = _sessions[-1]
+    outer, session.tuning = session.tuning, True
+    try:
+        return original(tuner, *args, **kwargs)
+    finally:
+        session.tuning = outer
 
 
 def _bench(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -176,6 +188,8 @@ def _launch(session: Session, kernel: Any, args: tuple[Any, ...], kwargs: dict[s
         {name: _facts(value) for name, value in arguments.items() if name not in constexprs},
         {name: value for name, value in arguments.items() if name in constexprs},
         options,
+        tuned=session.configurations > 1,
+        tuning=session.tuning,
     )
     tensors = [
         tensor for name, value in arguments.items() if name not in constexprs for tensor in _tensors(name, value)
@@ -226,7 +240,8 @@ def _is_tensor(value: Any) -> bool:
 
 def _facts(value: Any) -> Any:
     if isinstance(value, TensorDescriptor):
-        return _facts(value.base)
+        shape, strides, block = (tuple(map(int, sizes)) for sizes in (value.shape, value.strides, value.block_shape))
+        return DescriptorFacts(_facts(value.base), shape, strides, block, value.padding)
     if isinstance(value, tuple):
         return tuple(_facts(item) for item in value)
     if not _is_tensor(value):

@@ -31,6 +31,17 @@ class TensorFacts:
 
 
 @dataclass(frozen=True)
+class DescriptorFacts:
+    """What is kept of a tensor descriptor that was made on the host, in elements."""
+
+    base: TensorFacts
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    block_shape: tuple[int, ...]
+    padding: str
+
+
+@dataclass(frozen=True)
 class Dot:
     """One tl.dot that was executed: tile sizes, the operands' dtype, and its precision ('tf32', 'ieee', ...)."""
 
@@ -54,6 +65,10 @@ class Launch:
     constexprs: dict[str, Any]
     #: num_warps, num_stages and whatever else the launch or the configuration said.
     options: dict[str, Any]
+    #: Whether an autotuner chose among several configurations.
+    tuned: bool = False
+    #: Whether it was made only to compare them.
+    tuning: bool = False
     traffic: dict[str, Traffic] = field(default_factory=dict)
     dots: set[Dot] = field(default_factory=set)
 
@@ -66,14 +81,15 @@ class Launch:
 class Session:
     """What happens while kernels run interpreted under it: findings and launches.
 
-    `inputs` names the kernels' arguments that must not be written. `outputs` names those that are made with
-    torch.empty: reading an element of one before anything was written there is a finding. It is trusted for the first
-    launch that sees the tensor; later, what earlier launches wrote counts, and so does any in-place torch operation (it
-    is then taken as wholly written). `gaps_allowed` names arguments whose gaps between rows may be touched. `reachable`
-    are tensors, by a name to report them with, that kernels reach through addresses in memory: of a number made into a
+    `inputs` names the kernels' arguments that must not be written. `outputs` names those whose memory holds nothing yet
+    (`made_empty` says so of a tensor, whatever a kernel calls it): reading an element of one before anything was
+    written there is a finding. What earlier launches wrote counts, and so does any in-place torch operation (all of it
+    is then taken as written). `gaps_allowed` names arguments whose gaps between rows may be touched. `reachable` are
+    tensors, by a name to report them with, that kernels reach through addresses in memory: of a number made into a
     pointer nothing is known but where it points.
     `seed` shuffles the order of programs (each launch differently); None keeps triton's order. `max_findings` bounds
-    the list; each line reports a fault once.
+    the list; each line reports a fault once. `tuned` is what autotuners have chosen, by id: the autotuner and its
+    cache; pass one that outlives the session to have each configuration tried once in all.
     """
 
     def __init__(
@@ -85,6 +101,7 @@ class Session:
         gaps_allowed: Collection[str] = (),
         reachable: Mapping[str, torch.Tensor] | None = None,
         max_findings: int = 20,
+        tuned: dict[int, tuple[Any, dict[Any, Any]]] | None = None,
     ) -> None:
         self.seed = seed
         self.inputs = frozenset(inputs)
@@ -98,10 +115,13 @@ class Session:
         self.files: set[str] = set()
         #: Arguments that the autotuner sets to zero before each launch.
         self.zeroed: frozenset[str] = frozenset()
-        #: Of each autotuner, by id, the autotuner and what it has chosen in this session.
-        self.tuned: dict[int, tuple[Any, dict[Any, Any]]] = {}
+        self.tuned = {} if tuned is None else tuned
+        #: How many configurations the running autotuner chooses among; 0 outside of one.
+        self.configurations = 0
+        #: Whether it is comparing them.
+        self.tuning = False
         self._reported: set[tuple[Any, ...]] = set()
-        self._written: dict[tuple[int, int], tuple[torch.Tensor, int, Array]] = {}
+        self._memories: dict[int, _Memory] = {}
 
     def order(self, grid: Program) -> list[Program]:
         """All programs of a grid, in the order in which they are to run."""
@@ -122,26 +142,32 @@ class Session:
         self.report(error.finding)
         return error
 
-    def written(self, name: str, tensor: torch.Tensor) -> Array | None:
-        """Which elements of an output hold a value, from its first one along memory; None if it is no output.
+    def made_empty(self, tensor: torch.Tensor) -> None:
+        """`tensor` was just allocated and holds nothing, as from torch.empty. It is kept alive until `forget`, so that
+        its memory is not given to another."""
+        if tensor.numel():
+            self._memories[tensor.untyped_storage().data_ptr()] = _Memory(tensor)
 
-        The array is the session's own: what the launch sets in it is remembered. The tensor is kept alive until
-        `forget`, so that its memory is not given to another.
+    def written(self, name: str, tensor: torch.Tensor, *, overlapped: bool) -> Array | None:
+        """Which elements of a tensor hold a value, from its first one along memory; None where that is not followed.
+
+        The array is the session's own, shared by all views of the memory: what a launch sets in it is remembered.
+        `overlapped`: another argument of the launch lies there too, so it is not followed who writes what.
         """
-        if name not in self.outputs or name in self.zeroed:
+        storage = tensor.untyped_storage().data_ptr()
+        if storage not in self._memories and name in self.outputs and name not in self.zeroed:
+            self._memories[storage] = _Memory(tensor)
+        memory = self._memories.get(storage)
+        if memory is None:
             return None
-        span = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-        now = 0 if tensor.is_inference() else tensor._version  # torch counts in-place operations there
-        key = (tensor.data_ptr(), span)
-        _, version, array = self._written.get(key, (tensor, now, np.zeros(span, bool)))
-        if version != now:
-            array[:] = True
-        self._written[key] = (tensor, now, array)
-        return array
+        if overlapped or name in self.zeroed:
+            memory.elements[:] = True
+            return None
+        return memory.of(tensor)
 
     def forget(self) -> None:
-        """Let go of the tensors that were held for `outputs` and `reachable`."""
-        self._written.clear()
+        """Let go of the tensors that were held for `made_empty`, `outputs` and `reachable`."""
+        self._memories.clear()
         self.reachable.clear()
 
     def line(self) -> Line | None:
@@ -152,6 +178,31 @@ class Session:
                 return frame.f_code.co_filename, frame.f_lineno
             frame = frame.f_back  # type: ignore[assignment]
         return None
+
+
+class _Memory:
+    """Memory that held nothing when `tensor` was made, and which of its elements have been written since."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+        self._version = _version(tensor)
+        self._item_bytes = tensor.element_size()
+        self.elements = np.zeros(tensor.untyped_storage().nbytes() // self._item_bytes, bool)
+
+    def of(self, view: torch.Tensor) -> Array | None:
+        """The elements from the first to the last one that `view` reaches; None for a view as another type."""
+        if _version(view) != self._version or view.element_size() != self._item_bytes:
+            self._version = _version(view)
+            self.elements[:] = True
+        if view.element_size() != self._item_bytes:
+            return None
+        span = 1 + sum((n - 1) * step for n, step in zip(view.shape, view.stride(), strict=True))
+        return self.elements[view.storage_offset() :][:span]
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How many in-place operations torch has counted; views count together."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 @dataclass(frozen=True)
@@ -175,9 +226,9 @@ class Watch:
         self._number = 0
         tensors_by_name = dict(tensors)
         for region in regions([argument for argument in self.arguments.values() if argument.elements]):
-            if len(region.arguments) == 1:  # what overlaps an output is written or not for reasons of its own
-                name = region.arguments[0].name
-                region.written = session.written(name, tensors_by_name[name])
+            overlapped = len(region.arguments) > 1
+            for argument in region.arguments:
+                region.written = session.written(argument.name, tensors_by_name[argument.name], overlapped=overlapped)
 
     def begin(self, program: Program) -> None:
         """The next program starts."""

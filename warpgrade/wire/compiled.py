@@ -23,9 +23,10 @@ ProblemKind = Literal[
 
 #: Places named in the facts. Totals are of all; a kernel that touches memory in more places is no exercise of ours.
 MAX_PLACES = 256
+MAX_DOTS, MAX_NAMES = 64, 64
 Widths = Annotated[dict[int, Count], msgspec.Meta(max_length=16)]
 Lines = Annotated[tuple[Count, ...], msgspec.Meta(max_length=MAX_PLACES)]
-Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)]
+Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_NAMES)]
 
 
 class Access(Message, frozen=True, tag="access"):
@@ -84,7 +85,7 @@ class CompiledKernel(Message, frozen=True, tag="compiled"):
     maxnreg: Count
     #: Blocks of a cluster.
     ctas: Count
-    dots: Annotated[tuple[Dot, ...], msgspec.Meta(max_length=64)]
+    dots: Annotated[tuple[Dot, ...], msgspec.Meta(max_length=MAX_DOTS)]
     #: Instructions by name: "mma.sync f16", "wgmma tf32", "tcgen05 kind::f16".
     tensor_core_instructions: Annotated[dict[Name, Count], msgspec.Meta(max_length=32)]
     #: Global memory, by place; at most `MAX_PLACES`.
@@ -108,8 +109,9 @@ class CompiledKernel(Message, frozen=True, tag="compiled"):
     unaligned: Names
     #: Those of them that are pointers.
     unaligned_pointers: Names
-    #: ... and the fewest of them that made accesses narrower, found by compiling again as if they did divide; empty
-    #: where it would not help. Then there would be `accesses_if_aligned` instructions instead.
+    #: ... and those of them that together made accesses narrower, as few as `model.compiled.trials` permits to find, by
+    #: compiling again as if they did divide; empty where it would not help. Then there would be
+    #: `accesses_if_aligned` instructions instead.
     narrowed_by: Names
     accesses_if_aligned: Count
     #: Arguments passed as 64-bit integers.

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import types
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +20,8 @@ from warpgrade.wire.channel import Channel, PeerClosed
 from warpgrade.wire.messages import (
     MAX_PAYLOAD_BYTES,
     Call,
+    Compile,
+    JudgeMessage,
     Load,
     Loaded,
     Problem,
@@ -31,6 +33,9 @@ from warpgrade.wire.messages import (
 from warpgrade.worker import startup
 from warpgrade.worker.module import SourceCell, SubmissionModule, safe_text
 
+if TYPE_CHECKING:
+    from warpgrade.worker.kernels import Kernels
+
 #: The Judge keeps the clock; the Worker itself waits as long as it takes.
 _FOR_EVER_S = 10.0**6  # poll counts milliseconds in an int
 
@@ -38,7 +43,7 @@ _FOR_EVER_S = 10.0**6  # poll counts milliseconds in an int
 def main(descriptor: int, plan_json: str) -> None:
     """Serve the socket `descriptor` until the other end closes it."""
     plan = msgspec.json.decode(plan_json, type=startup.Plan)
-    channel: Channel[Load | Call] = Channel(socket.socket(fileno=descriptor), Load | Call)
+    channel: Channel[JudgeMessage] = Channel(socket.socket(fileno=descriptor), JudgeMessage)
     if plan.sandboxed and (found := startup.problems(plan)):
         channel.send(Unsafe(found[:50]), timeout_s=_FOR_EVER_S)
         return
@@ -58,88 +63,118 @@ def _end_with_the_judge(descriptor: int) -> None:
     os._exit(0)
 
 
-def serve(channel: Channel[Load | Call]) -> None:
+def serve(channel: Channel[JudgeMessage]) -> None:
     """Import torch and triton, say so, and answer."""
     # Imported here, after the assertion, so that a bad sandbox is reported in milliseconds.
     import torch
     import triton
 
+    from warpgrade.model import interpreter
     from warpgrade.worker import probe, watch
 
     watch.install()
+    interpreter.install()
+    # A notebook on a laptop sets TRITON_INTERPRET; here it would take away the function that can be compiled as well.
+    triton.knobs.runtime.interpret = False
     torch.set_num_threads(1)
     # torch.empty comes filled with NaN: an element that a kernel never writes must not be right by luck.
     # Not torch.use_deterministic_algorithms, which does the same and imports the compiler for it: 1.3 s of each start.
     torch.set_deterministic_debug_mode("warn")
     _stand_in_for_the_notebook_package()
-    if triton.knobs.runtime.interpret and (wrong := probe.problem()):
+    if wrong := probe.problem():
         channel.send(Unsafe([wrong]), timeout_s=_FOR_EVER_S)
         return
     channel.send(Ready(), timeout_s=_FOR_EVER_S)
-    submission: SubmissionModule | None = None
-    handles: list[Any] = []
+    answering = Answering()
     while True:
         frame = channel.receive(timeout_s=_FOR_EVER_S)
-        message = frame.message
+        answer, payload = answering.answer(frame.message, frame.payload)
+        channel.send(answer, payload, timeout_s=_FOR_EVER_S)
+
+
+class Answering:
+    """One submission, from its `Load` on."""
+
+    def __init__(self) -> None:
+        self._submission: SubmissionModule | None = None
+        self._kernels: Kernels | None = None
+        self._handles: list[Any] = []
+
+    def answer(self, message: JudgeMessage, payload: bytearray) -> tuple[Message, bytes | bytearray]:
+        """The answer to one message, and its payload. Raises RuntimeError for a call before a load."""
         if isinstance(message, Load):
-            submission = _load(message, frame.payload)
-            # All of it has to fit one header, also where JSON needs six bytes a character.
-            problems = [Problem(p.exception, p.text[:300], p.location) for p in submission.problems]
-            channel.send(Loaded(problems), timeout_s=_FOR_EVER_S)
-        elif submission is not None:
-            answer, payload = _answer(submission, message, frame.payload, handles)
-            channel.send(answer, payload, timeout_s=_FOR_EVER_S)
+            return self._load(message, payload), b""
+        if self._submission is None or self._kernels is None:
+            raise RuntimeError(f"{type(message).__name__} before Load")
+        if isinstance(message, Compile):
+            return self._kernels.compiled(message), b""
+        return self._call(self._submission, self._kernels, message, payload)
 
+    def _load(self, message: Load, payload: bytearray) -> Loaded:
+        from warpgrade.model.interpreter import interpreting
+        from warpgrade.model.sanitizer import Session
+        from warpgrade.worker.kernels import Kernels
 
-def _load(message: Load, payload: bytearray) -> SubmissionModule:
-    cells = [
-        SourceCell(cell.number, payload[cell.offset_bytes : cell.offset_bytes + cell.length_bytes].decode("utf-8"))
-        for cell in message.cells
-    ]
-    folder = Path(tempfile.mkdtemp(prefix="submission-"))
-    os.chdir(folder)
-    return SubmissionModule(cells, folder, statement_limit_s=message.statement_limit_s)
+        cells = [
+            SourceCell(cell.number, payload[cell.offset_bytes : cell.offset_bytes + cell.length_bytes].decode("utf-8"))
+            for cell in message.cells
+        ]
+        folder = Path(tempfile.mkdtemp(prefix="submission-"))
+        os.chdir(folder)
+        # A notebook tries its kernels out at top level (`y = relu(x)`); what is wrong with them is said of calls.
+        with interpreting(Session()):
+            self._submission = SubmissionModule(cells, folder, statement_limit_s=message.statement_limit_s)
+        self._kernels = Kernels(self._submission)
+        # All of it has to fit one header, also where JSON needs six bytes a character.
+        return Loaded([Problem(p.exception, p.text[:300], p.location) for p in self._submission.problems])
 
+    def _call(
+        self, submission: SubmissionModule, kernels: Kernels, call: Call, payload: bytearray
+    ) -> tuple[Message, bytes | bytearray]:
+        import torch
 
-def _answer(
-    submission: SubmissionModule, call: Call, payload: bytearray, handles: list[Any]
-) -> tuple[Message, bytes | bytearray]:
-    import torch
+        from warpgrade.model.interpreter import interpreting
+        from warpgrade.wire import tensors
+        from warpgrade.worker import watch
 
-    from warpgrade.wire import tensors
-    from warpgrade.worker import watch
-
-    try:
-        function = handles[call.handle] if call.handle is not None else getattr(submission.module, call.function)
-    except (AttributeError, IndexError):
-        text = f"the notebook defines no {call.function}"
-        return Raised(Problem("NameError", text), "lookup"), b""
-    # torch.empty aligns to 64 bytes; a bytearray need not. The tensors handed to the student are views of this buffer.
-    buffer = torch.empty(len(payload), dtype=torch.uint8)
-    if payload:
-        buffer.copy_(torch.frombuffer(payload, dtype=torch.uint8))
-    arguments = [tensors.unpack(value, buffer, handles) for value in call.arguments]
-    keywords = {name: tensors.unpack(value, buffer, handles) for name, value in call.keywords.items()}
-    try:
-        if call.grid is not None:
-            function = function[tuple(call.grid)]
-        else:
-            inspect.signature(function).bind(*arguments, **keywords)
-    except (TypeError, ValueError) as error:
-        return Raised(Problem("TypeError", safe_text(error)), "signature"), b""
-    seen = watch.Watch()
-    try:
-        result = watch.watching(seen, lambda: function(*arguments, **keywords))
-        packer = tensors.ResultPacker(len(payload), handles, max_bytes=MAX_PAYLOAD_BYTES)
-        value = packer.value(result)
-        answer = bytearray(packer.end_bytes)
+        handles = self._handles
+        try:
+            function = handles[call.handle] if call.handle is not None else getattr(submission.module, call.function)
+        except (AttributeError, IndexError):
+            text = f"the notebook defines no {call.function}"
+            return Raised(Problem("NameError", text), "lookup"), b""
+        # torch.empty aligns to 64 bytes; a bytearray need not. The tensors handed to the student are views of it.
+        buffer = torch.empty(len(payload), dtype=torch.uint8)
         if payload:
-            torch.frombuffer(answer, dtype=torch.uint8)[: len(payload)].copy_(buffer)
-        for start, block in packer.blocks:
-            answer[start : start + len(block)] = block
-    except BaseException as error:  # noqa: BLE001 - student code: whatever it raises is an answer, not our end
-        return Raised(submission.problem(error), "call"), b""
-    return Returned(value, len(payload), seen.operations, seen.launches), answer
+            buffer.copy_(torch.frombuffer(payload, dtype=torch.uint8))
+        arguments = [tensors.unpack(value, buffer, handles) for value in call.arguments]
+        keywords = {name: tensors.unpack(value, buffer, handles) for name, value in call.keywords.items()}
+        try:
+            if call.grid is not None:
+                function = function[tuple(call.grid)]
+            else:
+                inspect.signature(function).bind(*arguments, **keywords)
+        except (TypeError, ValueError) as error:
+            return Raised(Problem("TypeError", safe_text(error)), "signature"), b""
+        session = kernels.session(call.seed)
+        seen = watch.Watch(session.made_empty)
+        try:
+            with interpreting(session):
+                result = watch.watching(seen, lambda: function(*arguments, **keywords))
+            packer = tensors.ResultPacker(len(payload), handles, max_bytes=MAX_PAYLOAD_BYTES)
+            value = packer.value(result)
+            answer = bytearray(packer.end_bytes)
+            if payload:
+                torch.frombuffer(answer, dtype=torch.uint8)[: len(payload)].copy_(buffer)
+            for start, block in packer.blocks:
+                answer[start : start + len(block)] = block
+            uses = kernels.uses(session)
+        except BaseException as error:  # noqa: BLE001 - student code: whatever it raises is an answer, not our end
+            problem = submission.problem(error)
+            return Raised(problem, "call", kernels.uses(session), kernels.findings(session)), b""
+        launches = sum(not launch.tuning for launch in session.launches)
+        findings = kernels.findings(session)
+        return Returned(value, len(payload), seen.operations, launches, uses, findings), answer
 
 
 def _stand_in_for_the_notebook_package() -> None:

@@ -80,7 +80,7 @@ class SubmissionModule:
             if traceback.tb_frame.f_code.co_filename == str(self.path):
                 found = traceback.tb_lineno
             traceback = traceback.tb_next
-        return self._location(found) if found else None
+        return self.location(found) if found else None
 
     def problem(self, error: BaseException) -> Problem:
         """What was raised, where in the student's code. Triton's interpreter wraps errors: the cause counts."""
@@ -89,7 +89,7 @@ class SubmissionModule:
             error = error.__cause__
             location = self.locate(error.__traceback__) or location
         if isinstance(error, SyntaxError) and error.filename == str(self.path) and error.lineno:
-            location = self._location(error.lineno)
+            location = self.location(error.lineno)
             # The message alone, without the name of a file that its author has never seen.
             return Problem(type(error).__name__[:128], safe_text(Exception(error.msg)), location)
         return Problem((type(error).__name__ or "Exception")[:128], safe_text(error), location)
@@ -109,7 +109,7 @@ class SubmissionModule:
             tree.body = keep(tree.body)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None)
-            self._report(Problem(type(error).__name__, safe_text(error), self._location(offset + (line or 1))))
+            self._report(Problem(type(error).__name__, safe_text(error), self.location(offset + (line or 1))))
             return ast.Module([], [])
         ast.increment_lineno(tree, offset)
         return tree
@@ -124,7 +124,7 @@ class SubmissionModule:
         except BaseException as error:  # noqa: BLE001 - student code: SystemExit and the like must not end the Worker
             problem = self.problem(error)
             if problem.location is None:
-                location = self._location(statement.lineno)
+                location = self.location(statement.lineno)
                 problem = Problem(problem.exception, problem.text, location)
             self._report(problem)
 
@@ -132,7 +132,8 @@ class SubmissionModule:
         if len(self.problems) < _MAX_PROBLEMS:
             self.problems.append(problem)
 
-    def _location(self, line: int) -> Location | None:
+    def location(self, line: int) -> Location | None:
+        """The cell and line of a line of the file, both counted from 1."""
         for offset, cell in reversed(self._first_line):
             if line > offset:
                 text = self._lines[line - 1].strip()[:200] if line <= len(self._lines) else ""
@@ -218,6 +219,11 @@ def time_limit(limit_s: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+
+
+def one_line(text: str, longest: int = 128) -> str:
+    """`text` as a name that may cross the wire: not empty, no lone surrogates, at most `longest` characters."""
+    return text.encode("utf-8", "replace").decode("utf-8")[:longest] or "?"
 
 
 def safe_text(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""What the Worker notices while a call runs: torch operations, and Triton kernels launched.
+"""What the Worker notices of torch while a call runs.
 
 A lint, not a wall: this runs in the process of the student, who can switch it off. It tells an honest student that
 torch did the work; on the GPU tier library kernels are physically absent instead.
@@ -17,18 +17,22 @@ _ESCAPES = ("numpy", "tolist", "__array__", "__dlpack__")
 _MAX_NAMES = 64
 
 
+#: Operations whose result holds nothing yet.
+_EMPTY = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
+
+
 class Watch(TorchDispatchMode):
-    """Collects the names of torch operations while it is active; `launches` counts kernel launches."""
+    """Collects the names of torch operations while it is active; tells `made_empty` of memory that holds nothing."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """No: torch would wrap `__torch_dispatch__` and import its compiler at the first operation, 2 s of a call."""
         return False
 
-    def __init__(self) -> None:
+    def __init__(self, made_empty: Callable[[torch.Tensor], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[str] = []
-        self.launches = 0
+        self._made_empty = made_empty
 
     def note(self, name: str) -> None:
         """Remember one operation, once."""
@@ -39,6 +43,8 @@ class Watch(TorchDispatchMode):
         name = func.overloadpacket.__name__
         result = func(*args, **(kwargs or {}))
         self.note(name)
+        if name in _EMPTY and isinstance(result, torch.Tensor):
+            self._made_empty(result)
         if name in ("_to_copy", "copy_", "clone"):
             # A copy that changes the dtype or gathers strided elements is a kernel of its own on a GPU.
             source = args[1] if name == "copy_" else args[0]
@@ -56,26 +62,10 @@ _printing = 0
 
 
 def install() -> None:
-    """Hook the ways around the dispatcher and the launch of interpreted kernels, and let autotuning measure nothing.
-    Once per process."""
+    """Hook the ways around the dispatcher. Once per process."""
     for name in _ESCAPES:
         setattr(torch.Tensor, name, _noting(getattr(torch.Tensor, name), f"Tensor.{name}"))
     torch.Tensor.__repr__ = _printed(torch.Tensor.__repr__)  # type: ignore[method-assign,assignment]
-    # triton.runtime.interpreter is private; a canary test pins what is used of it.
-    from triton.runtime.interpreter import GridExecutor
-
-    launch = GridExecutor.__call__
-
-    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _current:
-            _current[-1].launches += 1
-        return launch(self, *args, **kwargs)
-
-    GridExecutor.__call__ = counted
-    # Measuring needs a driver, and here there is nothing to measure: the first configuration stands.
-    from triton.runtime.autotuner import Autotuner
-
-    Autotuner._bench = lambda *arguments, **keywords: [0.0, 0.0, 0.0]
 
 
 def watching(watch: Watch, call: Callable[[], Any]) -> Any:

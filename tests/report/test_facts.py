@@ -10,8 +10,8 @@ from tests.model import compiled_kernels as kernels
 from warpgrade.model.allow_list import guard
 from warpgrade.model.architectures import ARCHITECTURES
 from warpgrade.model.compiled import compile_kernel
-from warpgrade.model.facts import Remark, one_table, remarks
 from warpgrade.model.signature import specialise
+from warpgrade.report.facts import Remark, one_table, remarks
 from warpgrade.wire.compiled import CompiledKernel, CompileProblem
 
 F32 = torch.zeros(4096)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Literal
 
 import msgspec
-import triton
 
 from warpgrade.model.architectures import ARCHITECTURES, MAX_REGISTERS_PER_THREAD
 from warpgrade.wire.compiled import CompiledKernel, CompileProblem
@@ -130,7 +130,7 @@ def _tensor_cores(facts: CompiledKernel) -> list[Remark]:
             advice = "Try: 'tf32x3', nearly as exact, or 'tf32' where 10 bits of mantissa are enough"
             found.append(Remark("no_tensor_cores", _sentences(text, advice), dot.line))
         elif not facts.uses_tensor_cores:
-            text = f"No tensor cores on sm_{facts.arch}: Triton {triton.__version__} uses none there for {dot.operand}"
+            text = f"No tensor cores on sm_{facts.arch}: Triton {version('triton')} uses none there for {dot.operand}"
             found.append(Remark("no_tensor_cores", _sentences(text), dot.line))
         elif older := _older(facts, dot.m):
             found.append(Remark("older_tensor_cores", older, dot.line))

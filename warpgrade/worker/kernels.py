@@ -1,0 +1,220 @@
+"""The Triton kernels that a submission launches: interpreted in a session for each call, compiled when the Judge asks.
+
+As all that the Worker says, what comes out of here is evidence and no proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from triton.runtime.jit import JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from warpgrade.model.allow_list import guard
+from warpgrade.model.compile_errors import definition
+from warpgrade.model.findings import Finding
+from warpgrade.model.sanitizer import DescriptorFacts, Launch, Session, TensorFacts
+from warpgrade.model.signature import TensorStandIn, specialise
+from warpgrade.model.traffic import Traffic
+from warpgrade.wire.compiled import MAX_DOTS, MAX_NAMES, CompiledKernel, CompileProblem
+from warpgrade.wire.messages import (
+    MAX_FINDINGS,
+    MAX_KERNELS,
+    ArgumentTraffic,
+    Compile,
+    KernelUse,
+    Location,
+    SanitizerFinding,
+)
+from warpgrade.worker.module import SubmissionModule, one_line
+
+#: Bytes of JSON that the findings, and the kernels, of one answer may take: a quarter of a header each, so that the
+#: rest of it fits too.
+_SHARE_BYTES = 16 * 1024
+#: In a Worker's life. More are made where each call defines its own, thousands of times.
+_MAX_KNOWN = 1000
+_T = TypeVar("_T")
+
+
+@dataclass
+class _Known:
+    """A kernel that has been launched."""
+
+    function: JITFunction[Any]
+    largest: Launch
+    largest_bytes: int
+
+
+class Kernels:
+    """All kernels that have been launched, for the Worker's life, and what their autotuners chose."""
+
+    def __init__(self, submission: SubmissionModule) -> None:
+        self._submission = submission
+        self._tuned: dict[int, tuple[Any, dict[Any, Any]]] = {}
+        self._known: list[_Known] = []
+        self._compiled: dict[Compile, tuple[Launch, CompiledKernel | CompileProblem]] = {}
+
+    def session(self, seed: int) -> Session:
+        """A session for one call."""
+        return Session(seed=seed, tuned=self._tuned, max_findings=MAX_FINDINGS)
+
+    def uses(self, session: Session) -> tuple[KernelUse, ...]:
+        """The kernels that ran in a session, in the order of their first launches."""
+        launches: dict[int, list[Launch]] = {}
+        for launch in session.launches:
+            if not launch.tuning and isinstance(launch.kernel, JITFunction):
+                launches.setdefault(self._number(launch), []).append(launch)
+        return _fitting(
+            (
+                KernelUse(number, one_line(own[0].name), len(own), _traffic(own), any(one.tuned for one in own))
+                for number, own in launches.items()
+            ),
+            MAX_KERNELS,
+        )
+
+    def findings(self, session: Session) -> tuple[SanitizerFinding, ...]:
+        """What is wrong with the kernels that ran in a session, in the order in which it was found."""
+        return _fitting(map(self._finding, session.findings), MAX_FINDINGS)
+
+    def compiled(self, message: Compile) -> CompiledKernel | CompileProblem:
+        """The answer to a `Compile`, with lines as the notebook counts them. Raises IndexError for an unknown kernel,
+        else what `guard` raises."""
+        known = self._known[message.kernel]
+        launch, answer = self._compiled.get(message, (None, None))
+        if answer is None or launch is not known.largest:
+            answer = self._relocated(known.function, self._compile(known, message))
+            self._compiled[message] = known.largest, answer
+        return answer
+
+    # --- launches ------------------------------------------------------------------------------------------------
+
+    def _number(self, launch: Launch) -> int:
+        """The kernel's number; its largest launch is remembered. Raises RuntimeError for too many kernels."""
+        moved_bytes = launch.total_traffic.bytes_loaded + launch.total_traffic.bytes_stored
+        for number, known in enumerate(self._known):
+            if known.function is launch.kernel:
+                if moved_bytes > known.largest_bytes:
+                    known.largest, known.largest_bytes = launch, moved_bytes
+                return number
+        if len(self._known) == _MAX_KNOWN:
+            raise RuntimeError(
+                f"more than {_MAX_KNOWN} kernels: define a kernel outside of the function that launches it"
+            )
+        self._known.append(_Known(launch.kernel, launch, moved_bytes))
+        return len(self._known) - 1
+
+    def _finding(self, finding: Finding) -> SanitizerFinding:
+        return SanitizerFinding(
+            finding.kind,
+            finding.access,
+            None if finding.argument is None else one_line(finding.argument),
+            finding.index if finding.index is not None and abs(finding.index) <= 2**53 else None,
+            finding.program,
+            one_line(finding.detail, 500),
+            self._place(*finding.line) if finding.line else None,
+        )
+
+    def _place(self, file: str, line: int) -> Location | None:
+        """Where a line is in the notebook. Its text is left out: the Judge has its own copy."""
+        found = self._submission.location(line) if file == str(self._submission.path) else None
+        return None if found is None else Location(found.cell, found.line, "")
+
+    # --- compiling -----------------------------------------------------------------------------------------------
+
+    def _compile(self, known: _Known, message: Compile) -> CompiledKernel | CompileProblem:
+        launch = known.largest
+        given = {name: _stand_in(value) for name, value in launch.arguments.items()}
+        try:
+            specialisation = specialise(known.function, (), given | launch.constexprs | launch.options)
+        except (TypeError, KeyError, ValueError) as error:  # num_warps=3, or an argument of a type that has no place
+            return CompileProblem("options", message.arch, one_line(str(error), 500))
+        return guard(known.function, specialisation, message.arch, explain=message.explain)
+
+    def _relocated(
+        self, function: JITFunction[Any], answer: CompiledKernel | CompileProblem
+    ) -> CompiledKernel | CompileProblem:
+        """With lines counted in a cell, not in the file that all cells became."""
+        path, first_line = definition(function)
+        if isinstance(answer, CompiledKernel):
+            return self._facts(path, first_line, answer)
+        place = self._place(path, answer.line) if answer.line and answer.file == self._submission.path.name else None
+        return msgspec.structs.replace(
+            answer,
+            file="" if place else one_line(answer.file),
+            line=place.line if place else 0,
+            cell=place.cell if place else 0,
+            facts=self._facts(path, first_line, answer.facts) if answer.facts else None,
+        )
+
+    def _facts(self, path: str, first_line: int, facts: CompiledKernel) -> CompiledKernel:
+        home = self._place(path, first_line)
+        cell = home.cell if home else 0
+
+        def at(line: int) -> int:
+            place = self._place(path, line) if line else None
+            return place.line if place and place.cell == cell else 0
+
+        def all_at(lines: Iterable[int]) -> tuple[int, ...]:
+            return tuple(sorted({at(line) for line in lines} - {0}))
+
+        def names(given: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(one_line(name) for name in given[:MAX_NAMES])
+
+        return msgspec.structs.replace(
+            facts,
+            name=one_line(facts.name),
+            cell=cell,
+            dots=tuple(msgspec.structs.replace(dot, line=at(dot.line)) for dot in facts.dots[:MAX_DOTS]),
+            accesses=tuple(
+                msgspec.structs.replace(access, line=at(access.line), column=access.column if at(access.line) else 0)
+                for access in facts.accesses
+            ),
+            wide_offset_lines=all_at(facts.wide_offset_lines),
+            float64_lines=all_at(facts.float64_lines),
+            unaligned=names(facts.unaligned),
+            unaligned_pointers=names(facts.unaligned_pointers),
+            narrowed_by=names(facts.narrowed_by),
+            wide_integers=names(facts.wide_integers),
+        )
+
+
+def _traffic(launches: list[Launch]) -> dict[str, ArgumentTraffic]:
+    """Of each argument, summed over launches."""
+    summed: dict[str, Traffic] = {}
+    for launch in launches:
+        for name, traffic in launch.traffic.items():
+            one = summed.setdefault(name, Traffic())
+            one.add(stored=False, useful_bytes=traffic.bytes_loaded, sectors=traffic.sectors_loaded)
+            one.add(stored=True, useful_bytes=traffic.bytes_stored, sectors=traffic.sectors_stored)
+    return {
+        one_line(name): ArgumentTraffic(t.bytes_loaded, t.bytes_stored, t.sectors_loaded, t.sectors_stored)
+        for name, t in list(summed.items())[:MAX_KERNELS]
+    }
+
+
+def _stand_in(value: Any) -> Any:
+    """What is kept of a launch's argument, as something that a launch takes."""
+    if isinstance(value, DescriptorFacts):
+        sizes = (list(value.shape), list(value.strides), list(value.block_shape))
+        return TensorDescriptor(_stand_in(value.base), *sizes, value.padding)
+    if isinstance(value, TensorFacts):
+        return TensorStandIn(value.dtype, value.shape, value.strides, value.offset_bytes)
+    if isinstance(value, tuple):
+        items: Callable[..., Any] = type(value)._make if hasattr(value, "_make") else tuple
+        return items(_stand_in(item) for item in value)
+    return value
+
+
+def _fitting(items: Iterable[_T], most: int) -> tuple[_T, ...]:
+    """The first of them, as many as an answer has room for."""
+    kept: list[_T] = []
+    left_bytes = _SHARE_BYTES
+    for item in items:
+        left_bytes -= len(msgspec.json.encode(item))
+        if left_bytes < 0 or len(kept) == most:
+            break
+        kept.append(item)
+    return tuple(kept)
