@@ -1,0 +1,181 @@
+"""Kernels in the Worker, as the Judge hears of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from warpgrade.course import Exercise, Form
+from warpgrade.judge.failure import Failure
+from warpgrade.judge.remote import RemoteSubmission
+from warpgrade.judge.sandbox.unsandboxed import NoSandbox
+from warpgrade.judge.verdict import Outcome, Tier
+from warpgrade.submission import CodeCell, Submission
+from warpgrade.wire.compiled import CompiledKernel, CompileProblem
+from warpgrade.wire.messages import Compile, Returned, WorkerMessage
+
+X = torch.arange(1, 11, dtype=torch.float32)
+CELLS = (
+    """\
+import os
+os.environ["TRITON_INTERPRET"] = "1"
+import torch, triton
+import triton.language as tl
+""",
+    """\
+@triton.jit
+def scale(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(y + i, 2 * v, mask=i < n)
+
+@triton.jit
+def beyond(x, y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + i)
+    tl.store(y + i, v, mask=i < n)
+
+@triton.jit
+def all_to_one(x, y, BLOCK: tl.constexpr):
+    tl.store(y, tl.sum(tl.load(x + tl.arange(0, BLOCK))))
+
+@triton.jit
+def add_to(x, y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+@triton.jit
+def python_in_it(x, y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    import math
+    tl.store(y + i, tl.load(x + i, mask=i < n) * math.floor(2.5), mask=i < n)
+
+tuned = triton.autotune(configs=[triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 64})], key=["n"])(scale)
+""",
+    """\
+def right(x):
+    y = torch.empty_like(x)
+    scale[(3,)](x, y, 10, BLOCK=4)
+    return y
+
+def reads_beyond(x):
+    y = torch.empty_like(x)
+    beyond[(1,)](x, y, 10, BLOCK=16)
+    return y
+
+def swallows(x):
+    try:
+        return reads_beyond(x)
+    except Exception:
+        return x.clone()
+
+def races(x):
+    y = torch.empty(1)
+    all_to_one[(2,)](x, y, BLOCK=8)
+    return y
+
+def reads_nothing(x):
+    y = torch.empty_like(x)
+    add_to[(1,)](x, y, 10, BLOCK=16)
+    return x.clone()
+
+def by_halves(x):
+    y = x.new_empty(10)
+    scale[(1,)](x, y[:4], 4, BLOCK=4)
+    scale[(2,)](x[4:], y[4:], 6, BLOCK=4)
+    add_to[(1,)](x, y, 10, BLOCK=16)
+    return y
+
+def in_place(x):
+    y = torch.empty_like(x)
+    y.zero_()
+    add_to[(1,)](x, y, 10, BLOCK=16)
+    return y
+
+def by_python(x):
+    y = torch.empty_like(x)
+    python_in_it[(1,)](x, y, 10, BLOCK=16)
+    return y
+
+def by_tuning(x):
+    y = torch.empty_like(x)
+    tuned[lambda meta: (triton.cdiv(10, meta["BLOCK"]),)](x, y, 10)
+    return y
+""",
+)
+
+
+@pytest.fixture(scope="module")
+def remote() -> Iterator[RemoteSubmission]:
+    exercise = Exercise(title="t", points=1.0, form=Form.PLAIN, signature="f(x)", summary="", arguments=[], id="unused",
+                        own_kernel=False)  # fmt: skip
+    code = tuple(CodeCell(number, source) for number, source in enumerate(CELLS, start=1))
+    started = RemoteSubmission(exercise, Submission(code, "", "", frozenset()), NoSandbox(), Tier.MODEL, [])
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "words"),
+    [
+        ("reads_beyond", Outcome.MEMORY_ERROR, "A load goes outside of x (cell 2, line 10)"),
+        ("swallows", Outcome.MEMORY_ERROR, "A load goes outside of x (cell 2, line 10)"),
+        ("races", Outcome.MEMORY_ERROR, "Two programs touch the same element of y (store and store)"),
+        ("reads_nothing", Outcome.MEMORY_ERROR, "reads y before anything was written to it (cell 2, line 20)"),
+    ],
+)
+def test_a_fault_fails_the_call_although_the_result_is_right(
+    name: str, outcome: Outcome, words: str, remote: RemoteSubmission
+) -> None:
+    with pytest.raises(Failure) as caught:
+        getattr(remote, name)(X)
+    assert caught.value.outcome is outcome
+    assert words in caught.value.sentence
+
+
+@pytest.mark.parametrize(("name", "factor"), [("right", 2), ("by_halves", 3), ("in_place", 1), ("by_tuning", 2)])
+def test_a_right_use_of_empty_memory_is_none(name: str, factor: int, remote: RemoteSubmission) -> None:
+    assert torch.equal(getattr(remote, name)(X).tensor, factor * X)
+
+
+def answer_of(remote: RemoteSubmission, name: str, monkeypatch: pytest.MonkeyPatch) -> Returned:
+    answers: list[WorkerMessage] = []
+    ask = remote._ask
+    with monkeypatch.context() as patched:
+        patched.setattr(remote, "_ask", lambda *arguments: (answers.append((got := ask(*arguments))[0]), got)[1])
+        getattr(remote, name)(X)
+    answer = answers[-1]
+    assert isinstance(answer, Returned)
+    return answer
+
+
+def test_launches_of_an_autotuner_that_compares_do_not_count(
+    remote: RemoteSubmission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = answer_of(remote, "by_tuning", monkeypatch)
+    (kernel,) = answer.kernels
+    assert (answer.kernel_launches, kernel.launches, kernel.tuned, kernel.name) == (1, 1, True, "scale")
+    assert kernel.traffic["x"].bytes_loaded == 40
+    assert kernel.traffic["y"].bytes_stored == 40
+
+
+def test_a_kernel_is_compiled_with_lines_as_the_notebook_counts(
+    remote: RemoteSubmission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kernel,) = answer_of(remote, "right", monkeypatch).kernels
+    channel = remote._ensure_loaded()
+    compiled, _ = remote._ask(channel, Compile(kernel.number, 80), bytearray(), 60.0, "compiling")
+    assert isinstance(compiled, CompiledKernel)
+    assert (compiled.name, compiled.cell) == ("scale", 2)
+    assert {access.line for access in compiled.accesses} == {4, 5}
+
+
+def test_a_kernel_that_cannot_be_compiled_is_a_problem_at_its_line(
+    remote: RemoteSubmission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kernel,) = answer_of(remote, "by_python", monkeypatch).kernels
+    compiled, _ = remote._ask(remote._ensure_loaded(), Compile(kernel.number, 80), bytearray(), 60.0, "compiling")
+    assert isinstance(compiled, CompileProblem)
+    assert (compiled.kind, compiled.cell, compiled.line) == ("refused", 2, 25)  # the import
