@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ class CodeCell:
     source: str
     grade_id: str = ""
 
+    @property
+    def lines(self) -> list[str]:
+        """Its lines as Python counts them; str.splitlines would count form feeds too."""
+        return re.split(r"\r\n|\r|\n", self.source)
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -35,6 +41,10 @@ class Submission:
     #: `metadata.warpgrade.assignment`, as the release wrote it; "" where it is missing. A hint, not a fact.
     assignment: str
     grade_ids: frozenset[str]
+
+    def cell(self, number: int) -> CodeCell | None:
+        """The code cell of that number; None where it is no code cell or is not there."""
+        return next((cell for cell in self.cells if cell.number == number), None)
 
 
 def read_submission(path: Path) -> Submission:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import get_args
 
 import pytest
@@ -64,6 +65,14 @@ def test_without_a_line_of_the_notebook_nothing_is_named() -> None:
     sentence = failure("out_of_bounds", "x", None).sentence
     assert "an argument" in sentence
     assert "cell" not in sentence
+
+
+def test_a_cell_of_definitions_without_an_end_does_not_keep_the_judge() -> None:
+    submission = Submission((CodeCell(7, "def f(\n" * 300_000),), "", "", frozenset())
+    finding = SanitizerFinding("race", "store and store", "x", None, None, "", None)
+    start_s = time.process_time()
+    failure_of_finding(finding, submission, Location(7, 300_000, ""), 0)
+    assert time.process_time() - start_s < 5, "a search that starts anew at each line takes hours"
 
 
 def test_memory_of_no_argument() -> None:

@@ -7,6 +7,7 @@ import re
 
 from warpgrade.judge.failure import Failure
 from warpgrade.judge.verdict import Outcome
+from warpgrade.model.findings import plain_sentence
 from warpgrade.submission import Submission
 from warpgrade.wire.messages import FindingKind, Location, SanitizerFinding
 
@@ -18,19 +19,18 @@ _OUTCOMES: dict[FindingKind, Outcome] = dict.fromkeys(_MEMORY, Outcome.MEMORY_ER
     "device_assert": Outcome.CRASHED,
     "small_dot": Outcome.DOES_NOT_COMPILE,
 }
-_PARAMETERS = re.compile(r"^[ \t]*def[ \t]+\w+[ \t]*\(([^)]*)\)", re.MULTILINE)
+#: No parentheses among the parameters: from `def f(` without an end the search would go on to the end of the cell, and
+#: a cell may be made of nothing else.
+_DEFINITION = re.compile(r"^[ \t]*def[ \t]+\w+[ \t]*\(([^()]*)\)", re.MULTILINE)
+_PARAMETER = re.compile(r"(?:^|,)\s*(\w+)")
 
 
 def failure_of_finding(finding: SanitizerFinding, submission: Submission, place: Location | None, seed: int) -> Failure:
     """`place` is the finding's line in the Judge's own copy. Sizes, indices and programs are evidence alone."""
-    # Imported here: `check` draws its report without it.
-    from warpgrade.model.findings import Finding, sentence
-
-    argument = _own_argument(finding.argument, submission, place)
-    shown = Finding(finding.kind, finding.access, argument, None, None, "", None)
     where = f" (cell {place.cell}, line {place.line})" if place else ""
-    text = sentence(shown, numbers=False)
-    first, _, look = text.partition(". ")
+    argument = finding.argument
+    if argument is not None and argument.split("[")[0] not in _parameters(submission, place):
+        argument = "an argument"  # a name made up in a call could hold inputs
     evidence = {
         "argument": finding.argument,
         "element": finding.index,
@@ -40,22 +40,17 @@ def failure_of_finding(finding: SanitizerFinding, submission: Submission, place:
     }
     return Failure(
         _OUTCOMES[finding.kind],
-        f"{first}{where}. {look}",
+        plain_sentence(finding.kind, finding.access, argument and argument.split("[")[0], where),
         pattern=finding.kind.replace("_", " "),
         location=place,
         evidence={name: str(value) for name, value in evidence.items() if value is not None},
     )
 
 
-def _own_argument(name: str | None, submission: Submission, place: Location | None) -> str | None:
-    """The name if it is a parameter of the function above the line: one made up in a call could hold inputs."""
-    cell = next((cell for cell in submission.cells if place and cell.number == place.cell), None)
-    if name is None or place is None or cell is None:
-        return "an argument" if name is not None else None
-    above = "\n".join(re.split(r"\r\n|\r|\n", cell.source)[: place.line])
-    definitions = _PARAMETERS.findall(above)
-    base = name.split("[", 1)[0]
-    parameters = (
-        [part.split(":")[0].split("=")[0].strip(" \t\n*") for part in definitions[-1].split(",")] if definitions else []
-    )
-    return base if base in parameters else "an argument"
+def _parameters(submission: Submission, place: Location | None) -> list[str]:
+    """Of the function above the line; none where its parameters hold parentheses."""
+    cell = submission.cell(place.cell) if place else None
+    if place is None or cell is None:
+        return []
+    definitions = _DEFINITION.findall("\n".join(cell.lines[: place.line]))
+    return _PARAMETER.findall(definitions[-1]) if definitions else []

@@ -261,7 +261,8 @@ class RemoteSubmission:
             raise self._malformed("no answer to a call")
         if answer.findings:
             finding = answer.findings[0]
-            raise failure_of_finding(finding, self._submission, self._own_line(finding.location), seed)
+            place = self._own_line(finding.location)
+            raise failure_of_finding(finding, self._submission, place, seed)
         if isinstance(answer, Raised):
             raise self._raised(name, answer)
         try:
@@ -363,8 +364,8 @@ class RemoteSubmission:
         """The line that the Worker names, its text from the Judge's copy: one of the Worker's could hold inputs."""
         if location is None:
             return None
-        source = next((cell.source for cell in self._submission.cells if cell.number == location.cell), None)
-        lines = [] if source is None else re.split(r"\r\n|\r|\n", source)
+        cell = self._submission.cell(location.cell)
+        lines = cell.lines if cell else []
         if not 1 <= location.line <= len(lines):
             return None
         return Location(location.cell, location.line, lines[location.line - 1].strip()[:200])

@@ -67,23 +67,29 @@ _WHAT: dict[FindingKind, tuple[str, str]] = {
 _ACCESS = {"load": "a load", "store": "a store", "atomic": "an atomic operation"}  # a race names both, without articles
 
 
-def sentence(finding: Finding, *, numbers: bool = True) -> str:
-    """Plain language for a student, ending with what to look at.
+def plain_sentence(kind: FindingKind, access: str, argument: str | None, where: str = "") -> str:
+    """A finding in plain language for a student, ending with what to look at. `where` stands behind what happened.
 
-    Without `numbers` it holds none at all (no index, size, program or line): hidden tests must not tell their sizes.
+    It holds no number of its own (no index, size or program): hidden tests must not tell their sizes.
     """
-    what, look = _WHAT[finding.kind]
-    text = what.format(
-        access=_ACCESS.get(finding.access, finding.access),
-        argument=finding.argument or "memory that belongs to no argument",
-    )
-    if not numbers:
-        return f"{text[0].upper()}{text[1:]}. {look}"
+    what, look = _what(kind, access, argument)
+    return f"{what[0].upper()}{what[1:]}{where}. {look}"
+
+
+def sentence(finding: Finding) -> str:
+    """The same with all numbers, for an author or a TA."""
+    text, look = _what(finding.kind, finding.access, finding.argument)
     where = f"line {finding.line[1]}: " if finding.line else ""
     element = f" at element {finding.index}" if finding.index is not None else ""
     program = f" in program {finding.program}" if finding.program is not None else ""
     detail = f" ({finding.detail})" if finding.detail else ""
     return f"{where}{text}{element}{program}{detail}. {look}"
+
+
+def _what(kind: FindingKind, access: str, argument: str | None) -> tuple[str, str]:
+    what, look = _WHAT[kind]
+    argument = argument or "memory that belongs to no argument"
+    return what.format(access=_ACCESS.get(access, access), argument=argument), look
 
 
 class KernelFault(RuntimeError):  # noqa: N818 - its subclasses name what happened

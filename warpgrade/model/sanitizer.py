@@ -145,7 +145,7 @@ class Session:
     def made_empty(self, tensor: torch.Tensor) -> None:
         """`tensor` was just allocated and holds nothing, as from torch.empty. It is kept alive until `forget`, so that
         its memory is not given to another."""
-        if tensor.numel():
+        if tensor.numel() and not tensor.is_inference():  # of those torch counts no in-place operations
             self._memories[tensor.untyped_storage().data_ptr()] = _Memory(tensor)
 
     def written(self, name: str, tensor: torch.Tensor, *, overlapped: bool) -> Array | None:

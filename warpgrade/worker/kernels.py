@@ -29,12 +29,12 @@ from warpgrade.wire.messages import (
     Location,
     SanitizerFinding,
 )
-from warpgrade.worker.module import SubmissionModule, one_line
+from warpgrade.worker.module import SubmissionModule, sendable
 
 #: Bytes of JSON that the findings, and the kernels, of one answer may take: a quarter of a header each, so that the
 #: rest of it fits too.
 _SHARE_BYTES = 16 * 1024
-#: In a Worker's life. More are made where each call defines its own, thousands of times.
+#: In a Worker's life; of more nothing is told. They are made where each call defines its own, thousands of times.
 _MAX_KNOWN = 1000
 _T = TypeVar("_T")
 
@@ -65,11 +65,11 @@ class Kernels:
         """The kernels that ran in a session, in the order of their first launches."""
         launches: dict[int, list[Launch]] = {}
         for launch in session.launches:
-            if not launch.tuning and isinstance(launch.kernel, JITFunction):
+            if not launch.tuning and isinstance(launch.kernel, JITFunction) and len(self._known) < _MAX_KNOWN:
                 launches.setdefault(self._number(launch), []).append(launch)
         return _fitting(
             (
-                KernelUse(number, one_line(own[0].name), len(own), _traffic(own), any(one.tuned for one in own))
+                KernelUse(number, sendable(own[0].name), len(own), _traffic(own), any(one.tuned for one in own))
                 for number, own in launches.items()
             ),
             MAX_KERNELS,
@@ -92,17 +92,13 @@ class Kernels:
     # --- launches ------------------------------------------------------------------------------------------------
 
     def _number(self, launch: Launch) -> int:
-        """The kernel's number; its largest launch is remembered. Raises RuntimeError for too many kernels."""
+        """The kernel's number; its largest launch is remembered."""
         moved_bytes = launch.total_traffic.bytes_loaded + launch.total_traffic.bytes_stored
         for number, known in enumerate(self._known):
             if known.function is launch.kernel:
                 if moved_bytes > known.largest_bytes:
                     known.largest, known.largest_bytes = launch, moved_bytes
                 return number
-        if len(self._known) == _MAX_KNOWN:
-            raise RuntimeError(
-                f"more than {_MAX_KNOWN} kernels: define a kernel outside of the function that launches it"
-            )
         self._known.append(_Known(launch.kernel, launch, moved_bytes))
         return len(self._known) - 1
 
@@ -110,10 +106,10 @@ class Kernels:
         return SanitizerFinding(
             finding.kind,
             finding.access,
-            None if finding.argument is None else one_line(finding.argument),
+            None if finding.argument is None else sendable(finding.argument),
             finding.index if finding.index is not None and abs(finding.index) <= 2**53 else None,
             finding.program,
-            one_line(finding.detail, 500),
+            sendable(finding.detail, 500),
             self._place(*finding.line) if finding.line else None,
         )
 
@@ -130,7 +126,7 @@ class Kernels:
         try:
             specialisation = specialise(known.function, (), given | launch.constexprs | launch.options)
         except (TypeError, KeyError, ValueError) as error:  # num_warps=3, or an argument of a type that has no place
-            return CompileProblem("options", message.arch, one_line(str(error), 500))
+            return CompileProblem("options", message.arch, sendable(str(error), 500))
         return guard(known.function, specialisation, message.arch, explain=message.explain)
 
     def _relocated(
@@ -143,7 +139,7 @@ class Kernels:
         place = self._place(path, answer.line) if answer.line and answer.file == self._submission.path.name else None
         return msgspec.structs.replace(
             answer,
-            file="" if place else one_line(answer.file),
+            file="" if place else sendable(answer.file),
             line=place.line if place else 0,
             cell=place.cell if place else 0,
             facts=self._facts(path, first_line, answer.facts) if answer.facts else None,
@@ -161,11 +157,11 @@ class Kernels:
             return tuple(sorted({at(line) for line in lines} - {0}))
 
         def names(given: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(one_line(name) for name in given[:MAX_NAMES])
+            return tuple(sendable(name) for name in given[:MAX_NAMES])
 
         return msgspec.structs.replace(
             facts,
-            name=one_line(facts.name),
+            name=sendable(facts.name),
             cell=cell,
             dots=tuple(msgspec.structs.replace(dot, line=at(dot.line)) for dot in facts.dots[:MAX_DOTS]),
             accesses=tuple(
@@ -190,7 +186,7 @@ def _traffic(launches: list[Launch]) -> dict[str, ArgumentTraffic]:
             one.add(stored=False, useful_bytes=traffic.bytes_loaded, sectors=traffic.sectors_loaded)
             one.add(stored=True, useful_bytes=traffic.bytes_stored, sectors=traffic.sectors_stored)
     return {
-        one_line(name): ArgumentTraffic(t.bytes_loaded, t.bytes_stored, t.sectors_loaded, t.sectors_stored)
+        sendable(name): ArgumentTraffic(t.bytes_loaded, t.bytes_stored, t.sectors_loaded, t.sectors_stored)
         for name, t in list(summed.items())[:MAX_KERNELS]
     }
 

@@ -221,9 +221,9 @@ def time_limit(limit_s: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous)
 
 
-def one_line(text: str, longest: int = 128) -> str:
-    """`text` as a name that may cross the wire: not empty, no lone surrogates, at most `longest` characters."""
-    return text.encode("utf-8", "replace").decode("utf-8")[:longest] or "?"
+def sendable(text: str, longest: int = 128) -> str:
+    """`text` as it may cross the wire: without lone surrogates, at most `longest` characters (128: as a name)."""
+    return text.encode("utf-8", "replace").decode("utf-8")[:longest]
 
 
 def safe_text(error: BaseException) -> str:
@@ -232,4 +232,4 @@ def safe_text(error: BaseException) -> str:
         text = str(error)
     except BaseException as second:  # noqa: BLE001 - student code again
         text = f"(its text could not be read: {type(second).__name__})"
-    return text.encode("utf-8", "replace").decode("utf-8")[:2000]
+    return sendable(text, 2000)

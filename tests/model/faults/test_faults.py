@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from warpgrade.model.findings import KernelFault, sentence
+from warpgrade.model.findings import KernelFault, plain_sentence, sentence
 from warpgrade.model.interpreter import interpreting
 from warpgrade.model.sanitizer import Session
 
@@ -491,7 +491,7 @@ def test_the_sentence_for_hidden_tests_has_no_number(fault):
         except KernelFault as error:
             assert str(error) == sentence(error.finding)
     for finding in session.findings:
-        told = sentence(finding, numbers=False)
+        told = plain_sentence(finding.kind, finding.access, finding.argument)
         assert not any(character.isdigit() for character in told)
         assert told.endswith("?")
         assert finding.argument is None or finding.argument in told
