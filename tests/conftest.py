@@ -20,7 +20,7 @@ from warpgrade.judge.sandbox.fake import FakeSandbox
 from warpgrade.submission import Submission, parse_submission
 from warpgrade.wire import Channel, PeerClosed, WireError
 from warpgrade.wire import tensors as wire_tensors
-from warpgrade.wire.messages import Call, Load, Loaded, Message, Ready, Returned
+from warpgrade.wire.messages import Call, Compile, JudgeMessage, KernelUse, Load, Loaded, Message, Ready, Returned
 
 # Some tests start a judge of their own; none may leave compiled files in the repository.
 sys.dont_write_bytecode = True
@@ -145,20 +145,24 @@ class Player:
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
-        self.channel: Channel[Load | Call] = Channel(sock, Load | Call)
+        self.channel: Channel[JudgeMessage] = Channel(sock, Load | Call | Compile)
 
     def say(self, message: Message, payload: bytes = b"") -> None:
         with contextlib.suppress(WireError):
             self.channel.send(message, payload, timeout_s=20.0)
 
-    def hear(self) -> tuple[Load | Call, bytearray]:
+    def hear(self) -> tuple[JudgeMessage, bytearray]:
         frame = self.channel.receive(timeout_s=20.0)
         return frame.message, frame.payload
 
     def answer(
-        self, result: Any, payload: bytes | bytearray, change: Callable[[bytearray], None] | None = None
+        self,
+        result: Any,
+        payload: bytes | bytearray,
+        change: Callable[[bytearray], None] | None = None,
+        kernels: tuple[KernelUse, ...] = (),
     ) -> None:
-        """Say what the course's own Worker says when a call returned `result`."""
+        """Say what the course's own Worker says when a call returned `result` and ran `kernels`."""
         packer = wire_tensors.ResultPacker(len(payload), [], max_bytes=1 << 30)
         value = packer.value(result)
         answer = bytearray(packer.end_bytes)
@@ -167,10 +171,12 @@ class Player:
             change(answer)
         for start, block in packer.blocks:
             answer[start : start + len(block)] = block
-        self.say(Returned(value, len(payload), [], 0), bytes(answer))
+        self.say(Returned(value, len(payload), [], len(kernels), kernels), bytes(answer))
 
 
-def _player(on_call: Callable[[Player, Call, bytearray], None]) -> Callable[[socket.socket], None]:
+def _player(
+    on_call: Callable[[Player, Call, bytearray], None], on_compile: Callable[[Player, Compile], None] | None = None
+) -> Callable[[socket.socket], None]:
     def play(sock: socket.socket) -> None:
         player = Player(sock)
         with contextlib.suppress(PeerClosed, OSError):
@@ -178,9 +184,13 @@ def _player(on_call: Callable[[Player, Call, bytearray], None]) -> Callable[[soc
             player.hear()
             player.say(Loaded([]))
             while True:
-                call, payload = player.hear()
-                assert isinstance(call, Call)
-                on_call(player, call, payload)
+                message, payload = player.hear()
+                if isinstance(message, Compile):
+                    assert on_compile is not None
+                    on_compile(player, message)
+                else:
+                    assert isinstance(message, Call)
+                    on_call(player, message, payload)
 
     return play
 
@@ -200,9 +210,14 @@ class Workers:
     Player = Player
 
     @staticmethod
-    def calling(on_call: Callable[[Player, Call, bytearray], None], **keywords: Any) -> FakeSandbox:
-        """Ready, loaded, and then `on_call(player, call, payload)` for each call."""
-        return FakeSandbox(_player(on_call), **keywords)
+    def calling(
+        on_call: Callable[[Player, Call, bytearray], None],
+        on_compile: Callable[[Player, Compile], None] | None = None,
+        **keywords: Any,
+    ) -> FakeSandbox:
+        """Ready, loaded, and then `on_call(player, call, payload)` for each call, `on_compile(player, message)` for
+        each question about a kernel."""
+        return FakeSandbox(_player(on_call, on_compile), **keywords)
 
     @staticmethod
     def honest(function: Callable[..., Any] = lambda x: x + x, **keywords: Any) -> FakeSandbox:

@@ -91,7 +91,9 @@ def judge(
     ] = None,
     no_sandbox: Annotated[bool, typer.Option("--no-sandbox", help="For code of your own only: no protection.")] = False,
     evidence: Annotated[bool, typer.Option("--evidence", help="Show sizes, values and exception texts too.")] = False,
-    every_test: Annotated[bool, typer.Option("--every-test", help="Show the tests that passed as well.")] = False,
+    every_test: Annotated[
+        bool, typer.Option("--every-test", help="Show the tests that passed as well, and facts about the kernels.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON instead of a table.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Judge again what has been judged before.")] = False,
     jobs: JobsOption = None,

@@ -18,6 +18,8 @@ import msgspec
 import pytest
 import torch
 
+from tests.conftest import Tiny
+from tests.kernel_facts import facts
 from warpgrade.course import Course
 from warpgrade.judge import suite as suite_module
 from warpgrade.judge.marks import correctness_mark
@@ -26,7 +28,9 @@ from warpgrade.judge.sandbox import SandboxUnavailable
 from warpgrade.judge.sandbox.fake import FakeSandbox
 from warpgrade.judge.suite import run_suite, suite_digest
 from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind, Tier, Verdict
-from warpgrade.wire.messages import Call, Problem, Raised, Unsafe
+from warpgrade.wire import tensors as wire_tensors
+from warpgrade.wire.compiled import CompiledKernel
+from warpgrade.wire.messages import ArgumentTraffic, Call, Compile, KernelUse, Problem, Raised, Ready, Unsafe
 
 Run = Callable[..., ExerciseVerdict]
 
@@ -443,6 +447,19 @@ def test_a_suite_that_was_mended_is_imported_anew(tiny: Any, notebook: Any, work
         assert of(run_suite(job), "it").outcome is outcome
 
 
+def test_two_courses_in_one_process_are_not_taken_for_one_another(
+    tiny: Any, notebook: Any, workers: Any, tmp_path: Path
+) -> None:
+    """As an instructor has them, who compares last year's course with this one's in a notebook."""
+    other = Tiny(tmp_path / "other")
+    other.write("course_tests/tiny/test_double.py", "def test_other(submission, inputs): assert submission\n")
+    for course, test in ((tiny, "sizes"), (other, "other"), (tiny, "sizes")):
+        job = Job(
+            course.course, course.exercise(), notebook("def double(x): return x + x"), workers.honest(), Tier.MODEL
+        )
+        assert of(run_suite(job), test).outcome is Outcome.PASSED
+
+
 def test_a_suite_of_the_overlay_may_use_the_courses_reference(
     tiny: Any, notebook: Any, workers: Any, tmp_path: Path
 ) -> None:
@@ -460,3 +477,61 @@ def test_a_suite_of_the_overlay_may_use_the_courses_reference(
     before = suite_digest(course, tiny.exercise())
     tiny.write("course_tests/tiny/reference.py", "FACTOR = 3\n")
     assert suite_digest(course, tiny.exercise()) != before
+
+
+# --- facts about kernels ----------------------------------------------------------------------------------------------
+
+
+def with_kernels(workers: Any, heard: list[Any], answer: Callable[[Compile], Any]) -> Any:
+    """A Worker whose every call runs one kernel, and that notes what it is asked, in order."""
+
+    def on_call(player: Any, call: Call, payload: bytearray) -> None:
+        heard.append(call)
+        x = wire_tensors.unpack(call.arguments[0], torch.frombuffer(payload, dtype=torch.uint8), [])
+        moved = ArgumentTraffic(x.numel() * 4, 0, 1, 0)
+        player.answer(x + x, payload, kernels=(KernelUse(0, "k", 1, {"x": moved}, False),))
+
+    def on_compile(player: Any, message: Compile) -> None:
+        heard.append(message)
+        player.say(answer(message))
+
+    return workers.calling(on_call, on_compile)
+
+
+def compiled(message: Compile) -> CompiledKernel:
+    return facts(message.arch)
+
+
+def test_students_facts_are_asked_for_after_the_public_tests_and_never_after_a_hidden_one(
+    judge: Run, workers: Any
+) -> None:
+    heard: list[Any] = []
+    judged = judge(sandbox=with_kernels(workers, heard, compiled))
+    explained = [i for i, message in enumerate(heard) if isinstance(message, Compile) and message.explain]
+    assert explained == [2, 3], "after the one public call and the guard's question"
+    assert sum(isinstance(message, Call) for message in heard[4:]) == 4
+    (kernel,) = judged.kernels
+    assert kernel.traffic["x"].bytes_loaded == 5 * 4, "of the public test, with five elements"
+    assert [result.arch for result in kernel.compiled] == [80, 90]
+    assert judged.verdicts == [v for v in judged.verdicts if v.outcome is Outcome.PASSED]
+
+
+def test_check_has_facts_too(judge: Run, workers: Any) -> None:
+    judged = judge(sandbox=with_kernels(workers, [], compiled), public_only=True)
+    assert [kernel.name for kernel in judged.kernels] == ["k"]
+
+
+def test_no_facts_are_only_a_note(judge: Run, workers: Any) -> None:
+    def answer(message: Compile) -> Any:
+        return Ready() if message.explain else compiled(message)
+
+    judged = judge(sandbox=with_kernels(workers, [], answer))
+    assert judged.kernels == []
+    (notice,) = judged.notices
+    assert notice.startswith("There are no facts about your kernels: ")
+    assert {verdict.outcome for verdict in judged.verdicts} == {Outcome.PASSED}
+
+
+def test_a_verdict_with_facts_survives_the_disk(judge: Run, workers: Any) -> None:
+    judged = judge(sandbox=with_kernels(workers, [], compiled))
+    assert msgspec.json.decode(msgspec.json.encode(judged), type=ExerciseVerdict) == judged

@@ -167,8 +167,8 @@ def test_one_table_of_three_architectures() -> None:
     assert lines[0].split() == ["sm_80", "sm_86", "sm_90"]
     assert cells["runs"] == ["yes", "no: shared memory", "no: error"]
     assert cells["registers a thread"][0] == str(facts.registers_per_thread) and cells["registers a thread"][2] == "-"
-    assert cells["shared memory"] == ["160 KB", "160 KB", "-"]
-    assert cells["of at most"] == ["163 KB", "99 KB", "-"]
+    assert cells["shared memory"] == ["160 KB of 163 KB", "160 KB of 99 KB", "-"]
+    assert "atomics" not in cells and "barriers" in cells, "what is plainly absent is left out"
     assert cells["tensor cores"] == ["64 mma.sync f16", "64 mma.sync f16", "-"]  # 128*128*64 / (16*8*16) on 8 warps
     assert cells["warps"] == ["8", "8", "-"]
     assert cells["occupancy at most"][1] == "0%"

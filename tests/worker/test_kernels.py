@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,9 +13,14 @@ from warpgrade.judge.failure import Failure
 from warpgrade.judge.remote import RemoteSubmission
 from warpgrade.judge.sandbox.unsandboxed import NoSandbox
 from warpgrade.judge.verdict import Outcome, Tier
+from warpgrade.model.compiled import compile_kernel
+from warpgrade.model.signature import specialise
 from warpgrade.submission import CodeCell, Submission
 from warpgrade.wire.compiled import CompiledKernel, CompileProblem
-from warpgrade.wire.messages import Compile, Returned, WorkerMessage
+from warpgrade.wire.messages import Compile, Location, Returned, WorkerMessage
+from warpgrade.worker import probe
+from warpgrade.worker.kernels import Kernels
+from warpgrade.worker.module import SubmissionModule
 
 X = torch.arange(1, 11, dtype=torch.float32)
 CELLS = (
@@ -52,6 +58,24 @@ def python_in_it(x, y, n, BLOCK: tl.constexpr):
     import math
     tl.store(y + i, tl.load(x + i, mask=i < n) * math.floor(2.5), mask=i < n)
 
+@triton.jit
+def in_turn(x, y, BLOCK: tl.constexpr):
+    total = 0.0
+    for _ in range(2):
+        total = tl.sum(tl.load(x + tl.arange(0, BLOCK))) + total.to(x.dtype.element_ty)
+    tl.store(y, total)
+
+@triton.jit
+def square(x, y, N, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    product = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in range(0, N, BLOCK):
+        left = tl.load(x + i[:, None] * N + k + i[None, :])
+        product += tl.dot(left, tl.load(x + (k + i[:, None]) * N + i[None, :]))
+    tl.store(y + i[:, None] * N + i[None, :], product)
+
+configs = [triton.Config({"BLOCK": 64}, num_stages=20), triton.Config({"BLOCK": 64}, num_stages=21)]
+square_tuned = triton.autotune(configs=configs, key=[])(square)
 tuned = triton.autotune(configs=[triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 64})], key=["n"])(scale)
 """,
     """\
@@ -99,6 +123,21 @@ def by_python(x):
     python_in_it[(1,)](x, y, 10, BLOCK=16)
     return y
 
+def adds_in_turn(x):
+    y = torch.empty(1, dtype=x.dtype)
+    in_turn[(1,)](x, y, BLOCK=16)
+    return y
+
+def too_large(x):
+    y = torch.empty_like(x)
+    square[(1,)](x, y, 64, BLOCK=64, num_stages=20)
+    return y
+
+def too_large_tuned(x):
+    y = torch.empty_like(x)
+    square_tuned[(1,)](x, y, 64)
+    return y
+
 def by_tuning(x):
     y = torch.empty_like(x)
     tuned[lambda meta: (triton.cdiv(10, meta["BLOCK"]),)](x, y, 10)
@@ -140,15 +179,13 @@ def test_a_right_use_of_empty_memory_is_none(name: str, factor: int, remote: Rem
     assert torch.equal(getattr(remote, name)(X).tensor, factor * X)
 
 
-def answer_of(remote: RemoteSubmission, name: str, monkeypatch: pytest.MonkeyPatch) -> Returned:
+def answer_of(remote: RemoteSubmission, name: str, monkeypatch: pytest.MonkeyPatch, x: torch.Tensor = X) -> Returned:
     answers: list[WorkerMessage] = []
     ask = remote._ask
     with monkeypatch.context() as patched:
         patched.setattr(remote, "_ask", lambda *arguments: (answers.append((got := ask(*arguments))[0]), got)[1])
-        getattr(remote, name)(X)
-    answer = answers[-1]
-    assert isinstance(answer, Returned)
-    return answer
+        getattr(remote, name)(x)
+    return next(answer for answer in reversed(answers) if isinstance(answer, Returned))
 
 
 def test_launches_of_an_autotuner_that_compares_do_not_count(
@@ -172,10 +209,70 @@ def test_a_kernel_is_compiled_with_lines_as_the_notebook_counts(
     assert {access.line for access in compiled.accesses} == {4, 5}
 
 
-def test_a_kernel_that_cannot_be_compiled_is_a_problem_at_its_line(
+# --- the compiler as the second guard ---------------------------------------------------------------------------------
+
+
+def test_what_only_python_has_does_not_compile_although_the_interpreter_runs_it(remote: RemoteSubmission) -> None:
+    for _ in range(2):  # asked once, and remembered
+        with pytest.raises(Failure) as caught:
+            remote.by_python(X)
+        assert caught.value.outcome is Outcome.DOES_NOT_COMPILE
+        assert caught.value.location == Location(2, 25, "import math")
+        assert "(cell 2, line 25)" in caught.value.sentence
+        assert "an import stands outside the kernel" in caught.value.evidence["compiler"]
+
+
+def test_a_kernel_that_compiles_for_one_type_may_not_for_another(
     remote: RemoteSubmission, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (kernel,) = answer_of(remote, "by_python", monkeypatch).kernels
-    compiled, _ = remote._ask(remote._ensure_loaded(), Compile(kernel.number, 80), bytearray(), 60.0, "compiling")
-    assert isinstance(compiled, CompileProblem)
-    assert (compiled.kind, compiled.cell, compiled.line) == ("refused", 2, 25)  # the import
+    singles = torch.ones(16)
+    (first,) = answer_of(remote, "adds_in_turn", monkeypatch, singles).kernels
+    (second,) = answer_of(remote, "adds_in_turn", monkeypatch, singles).kernels
+    assert first.number == second.number
+    with pytest.raises(Failure) as caught:
+        remote.adds_in_turn(singles.half())
+    assert caught.value.outcome is Outcome.DOES_NOT_COMPILE
+    assert caught.value.location is not None
+    assert caught.value.location.text.startswith("total = tl.sum(tl.load(")
+    assert torch.equal(remote.adds_in_turn(singles).tensor, 32 * torch.ones(1)), "the first still compiles"
+
+
+def test_too_much_shared_memory_fails_a_launch_and_not_a_tuner(remote: RemoteSubmission) -> None:
+    square = torch.eye(64, dtype=torch.float16)
+    with pytest.raises(Failure) as caught:
+        remote.too_large(square)
+    assert caught.value.outcome is Outcome.DOES_NOT_COMPILE
+    assert "needs more shared memory than a block may have (cell 2, line 36)" in caught.value.sentence
+    assert "sm_90 has 227 KB" in caught.value.evidence["compiler"]
+    assert torch.equal(remote.too_large_tuned(square).tensor, square)
+
+
+def test_facts_of_the_last_call_are_values_for_suites(remote: RemoteSubmission) -> None:
+    remote.right(X)
+    (kernel,) = remote.kernels
+    assert kernel.traffic["x"].useful_bytes == 40
+    for arch in (80, 90):
+        (facts,) = remote.compiled(arch)
+        assert (facts.name, facts.arch, facts.spills, facts.uses_tf32) == ("scale", arch, False, False)
+
+
+def test_a_full_scratch_folder_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **keywords: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    kernels = Kernels(cast(SubmissionModule, None))
+    kernels._known = [cast(Any, None)]
+    monkeypatch.setattr(kernels, "_compile", full)
+    answer = kernels.compiled(Compile(0, 80))
+    assert isinstance(answer, CompileProblem)
+    assert (answer.kind, answer.message) == ("compiler", "no room to compile in: No space left on device")
+
+
+def test_facts_that_cannot_be_read_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warpgrade.model.compiled.ptx.count", lambda *unused: 1 / 0)
+    answer = compile_kernel(probe._sums, specialise(probe._sums, *probe._arguments()), explain=False)
+    assert isinstance(answer, CompileProblem)
+    assert answer.kind == "unreadable"
+    assert "ZeroDivisionError" in answer.message
+    monkeypatch.setattr(probe, "_interpreted", lambda: "")
+    assert "compiler does not work here" in probe.problem(), "and no class is judged where none can be"

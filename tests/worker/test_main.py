@@ -124,8 +124,8 @@ def failure_of_launch(remote: RemoteSubmission) -> Failure:
 
 def test_a_line_inside_an_interpreted_kernel_is_found(remote: RemoteSubmission) -> None:
     caught = failure(remote, "breaks")
-    assert caught.outcome is Outcome.CRASHED
-    assert caught.exception == "AttributeError"
+    assert caught.outcome is Outcome.DOES_NOT_COMPILE
+    assert caught.evidence["compiler"] == "'tensor' object has no attribute 'no_such_attribute'"
     assert caught.location == Location(4, 5, "tl.store(x + i, v.no_such_attribute)")
 
 

@@ -1,5 +1,5 @@
-"""What the Worker's sanitizer found, as a Failure. Evidence of the suspect's own making, and never marks: a finding can
-only cost them."""
+"""What the Worker's sanitizer found, or the compiler refused, as a Failure. Evidence of the suspect's own making, and
+never marks: it can only cost them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from warpgrade.judge.failure import Failure
 from warpgrade.judge.verdict import Outcome
 from warpgrade.model.findings import plain_sentence
 from warpgrade.submission import Submission
+from warpgrade.wire.compiled import CompileProblem, ProblemKind
 from warpgrade.wire.messages import FindingKind, Location, SanitizerFinding
 
 _MEMORY: tuple[FindingKind, ...] = (
@@ -19,6 +20,33 @@ _OUTCOMES: dict[FindingKind, Outcome] = dict.fromkeys(_MEMORY, Outcome.MEMORY_ER
     "device_assert": Outcome.CRASHED,
     "small_dot": Outcome.DOES_NOT_COMPILE,
 }
+#: What happened, with a place for the line, and what to look at. Nothing of the compiler's own text: it may hold what
+#: the submission put there, inputs too.
+_REFUSALS: dict[ProblemKind, tuple[str, str]] = {
+    "not_implemented": ("The kernel is not written yet{}", ""),
+    "unsupported": (
+        "The kernel does not compile{}",
+        "The interpreter runs it as ordinary Python; Triton's language has not all of Python.",
+    ),
+    "error": ("The kernel does not compile{}", "Does a name, a type or a shape not fit?"),
+    "static_assert": ("The kernel does not compile{}", "A tl.static_assert does not hold."),
+    "options": (
+        "The kernel cannot be launched like this{}",
+        "Is num_warps a power of two, and every argument a tensor or a number?",
+    ),
+    "shared_memory": (
+        "The kernel needs more shared memory than a block may have{}",
+        "Are the tiles too large, or the stages too many?",
+    ),
+    "tensor_memory": ("The kernel needs more tensor memory than a GPU has{}", "Are the tiles too large?"),
+    "threads": ("The kernel needs more threads than a block may have{}", "Is num_warps too large?"),
+    "ptxas": ("The kernel does not compile{}", "NVIDIA's assembler refuses what Triton made of it."),
+    "compiler": ("The kernel does not compile{}", "Triton's compiler gave up on it. Are the blocks very large?"),
+    "refused": (
+        "The kernel does not compile{}",
+        "The interpreter runs it as ordinary Python; Triton's language has not all of Python.",
+    ),
+}  # fmt: skip
 #: No parentheses among the parameters: from `def f(` without an end the search would go on to the end of the cell, and
 #: a cell may be made of nothing else.
 _DEFINITION = re.compile(r"^[ \t]*def[ \t]+\w+[ \t]*\(([^()]*)\)", re.MULTILINE)
@@ -44,6 +72,23 @@ def failure_of_finding(finding: SanitizerFinding, submission: Submission, place:
         pattern=finding.kind.replace("_", " "),
         location=place,
         evidence={name: str(value) for name, value in evidence.items() if value is not None},
+    )
+
+
+def failure_of_problem(problem: CompileProblem, place: Location | None) -> Failure:
+    """The kernel does not run. `place` is the problem's line in the Judge's own copy."""
+    if problem.kind == "unreadable":
+        sentence = "What the compiler made of the kernel could not be read, which is not your fault."
+        return Failure(Outcome.INCONCLUSIVE, sentence, evidence={"compiler": problem.message})
+    where = f" (cell {place.cell}, line {place.line})" if place else ""
+    what, look = _REFUSALS[problem.kind]
+    written = problem.kind != "not_implemented"
+    return Failure(
+        Outcome.DOES_NOT_COMPILE if written else Outcome.NOT_IMPLEMENTED,
+        f"{what.format(where)}. {look}".rstrip(),
+        pattern=problem.kind.replace("_", " ") if written else "",
+        location=place,
+        evidence={"compiler": problem.message, "architecture": f"sm_{problem.arch}"},
     )
 
 

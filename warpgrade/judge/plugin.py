@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from warpgrade.judge.verdict import Outcome, TestKind, Tier, Verdict
+from warpgrade.judge.verdict import KernelReport, Outcome, TestKind, Tier, Verdict
 
 if TYPE_CHECKING:
     import torch
@@ -72,6 +72,10 @@ class JudgePlugin:
     #: What a TA may read about it and a student may not: a suite's own text, paths.
     fault_evidence: str = ""
     remote: RemoteSubmission | None = None
+    #: What students may read of their kernels, and why there is nothing where there is nothing.
+    kernels: list[KernelReport] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    _public_ended: bool = False
     _inputs: Inputs | None = None
     _deselecting: bool = False
 
@@ -151,7 +155,21 @@ class JudgePlugin:
     def pytest_sessionfinish(self) -> None:
         """End the Worker."""
         if self.remote is not None:
+            self._end_public()
+            self.notices = self.remote.notices() + self.notices
             self.remote.close()
+
+    def _end_public(self) -> None:
+        """Ask about the kernels, once, and before any hidden test: afterwards an answer could hold hidden inputs."""
+        from warpgrade.judge.failure import Failure
+
+        if self._public_ended or self.remote is None:
+            return
+        self._public_ended = True
+        try:
+            self.kernels = [] if self.fault else self.remote.kernel_reports()
+        except Failure as failure:  # costs nothing: the tests decide
+            self.notices.append(f"There are no facts about your kernels: {failure.sentence}")
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -208,6 +226,8 @@ class JudgePlugin:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """The first failed case of a function decides it; the others are not run. A fault stops everything."""
         self._inputs = None
+        if self.tests[_function_name(item)].kind is not TestKind.PUBLIC:
+            self._end_public()
         if self.fault or self.tests[_function_name(item)].failure is not None:
             pytest.skip("decided already")
 
@@ -314,7 +334,7 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     course = Course.find(suites[0].parent)
     exercise = course.exercise(suites[0].parent.name, suites[0].stem.removeprefix("test_"))
-    config.args.append(str(course.public_tests(exercise.assignment)))
+    config.args.insert(0, str(course.public_tests(exercise.assignment)))
     sandbox = choose_sandbox(isolate=not config.getoption("--no-sandbox"))
     job = Job(course, exercise, read_submission(path.resolve()), sandbox, Tier.MODEL)
     config.pluginmanager.register(JudgePlugin(job), "warpgrade-judge")

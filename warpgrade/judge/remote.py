@@ -20,15 +20,19 @@ import torch
 from warpgrade.course import Exercise, Form
 from warpgrade.judge import contract, lint
 from warpgrade.judge.failure import Failure
-from warpgrade.judge.kernels import failure_of_finding
+from warpgrade.judge.kernels import failure_of_finding, failure_of_problem
 from warpgrade.judge.sandbox import START_LIMIT_S, Exit, Running, Sandbox, SandboxUnavailable
-from warpgrade.judge.verdict import Outcome, Tier
+from warpgrade.judge.verdict import KernelReport, Outcome, Tier
+from warpgrade.model.architectures import DEFAULT_ARCHITECTURES
 from warpgrade.submission import Submission
 from warpgrade.wire import Channel, PeerClosed, TimedOut, WireError
 from warpgrade.wire.base import Message
+from warpgrade.wire.compiled import RESOURCE_PROBLEMS, CompiledKernel, CompileProblem
 from warpgrade.wire.messages import (
     Call,
     Cell,
+    Compile,
+    KernelUse,
     Load,
     Loaded,
     Location,
@@ -43,9 +47,12 @@ from warpgrade.wire.tensors import Handle, PackedArguments, pack_arguments, unpa
 
 #: One top-level statement of the notebook; see worker/module.py.
 STATEMENT_LIMIT_S = 10.0
+#: Kernels about which students are told, each compiled twice with trials: about a second each.
+MAX_REPORTED = 4
 #: Of the time that it waited, a call that really computes has had the processor for more than this: loops that never
 #: end had 0.93 of it and more, two side by side on two cores that others used too. Below, it may be the machine.
 BUSY_SHARE = 0.8
+_OUTSIDE = "Reading or writing far outside of a tensor does that: does every load and store have a mask?"
 _KNOWN_EXCEPTIONS = frozenset(
     {"InterpreterError", "CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct",
      "OutOfResources", "OutOfMemoryError", "AcceleratorError", "PTXASError"}
@@ -72,6 +79,12 @@ class RemoteSubmission:
         self.disturbed = False
         self._spent_s = 0.0
         self._problems: list[Problem] = []
+        #: Of this Worker's life, by number: the call in which each kernel moved most.
+        self._uses: dict[int, KernelUse] = {}
+        #: Likewise, by number and whether it is tuned: why it does not run, or None.
+        self._refusals: dict[tuple[int, bool], CompileProblem | None] = {}
+        #: The Triton kernels of the last call.
+        self.kernels: tuple[KernelUse, ...] = ()
         #: Input tensors of the last call, so that a comparison can say "this is a copy of x".
         self.last_inputs: dict[str, torch.Tensor] = {}
         self.output = ""
@@ -91,6 +104,38 @@ class RemoteSubmission:
         """
         self._call(name, arguments, keywords, grid=grid)
 
+    def compiled(self, arch: int = DEFAULT_ARCHITECTURES[0]) -> list[CompiledKernel]:
+        """What the compiler makes of the last call's kernels for compute capability `arch`, one for each of `kernels`.
+
+        Made in the Worker, like all that is said of kernels: a lint, not a proof. Raises Failure where one does not run
+        there, and as `launch`.
+        """
+        answers = [self._compile(use, arch, explain=False) for use in self.kernels]
+        for answer in answers:
+            if isinstance(answer, CompileProblem):
+                raise failure_of_problem(answer, self._own_place(answer))
+        return [answer for answer in answers if isinstance(answer, CompiledKernel)]
+
+    def kernel_reports(self) -> list[KernelReport]:
+        """What is worth telling about each kernel of this Worker's life, those that moved most first.
+
+        For students to read, so only to be asked before a hidden test has called anything. Raises Failure if the Worker
+        does not answer.
+        """
+        uses = sorted(self._uses.values(), key=lambda use: use.useful_bytes, reverse=True)
+        by_name = {use.name: use for use in reversed(uses)}  # one for each name, the largest
+        shown = [use for use in uses if by_name[use.name] is use][:MAX_REPORTED]
+        return [
+            KernelReport(
+                name=use.name,
+                launches=use.launches,
+                traffic=use.traffic,
+                tuned=use.tuned,
+                compiled=[self._compile(use, arch, explain=True) for arch in DEFAULT_ARCHITECTURES],
+            )
+            for use in shown
+        ]
+
     # --- life of the Worker --------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -102,6 +147,7 @@ class RemoteSubmission:
         self._channel = Channel(self._running.socket, WorkerMessage)
         self._ready = False
         self.output = ""
+        self._uses, self._refusals, self.kernels = {}, {}, ()
 
     def close(self) -> Exit | None:
         """End the Worker, and say how it ended; None if there was none."""
@@ -110,6 +156,7 @@ class RemoteSubmission:
         self.output = self._running.output()
         end = self._running.kill()
         self._running = self._channel = None
+        self._uses, self._refusals, self.kernels = {}, {}, ()
         return end
 
     def notices(self) -> list[str]:
@@ -161,9 +208,16 @@ class RemoteSubmission:
         self._problems = [msgspec.structs.replace(p, location=self._own_line(p.location)) for p in loaded.problems]
 
     def _ask(
-        self, channel: Channel[WorkerMessage], message: Message, payload: bytearray, limit_s: float, what: str
+        self,
+        channel: Channel[WorkerMessage],
+        message: Message,
+        payload: bytearray,
+        limit_s: float,
+        what: str,
+        look: str = "",
     ) -> tuple[WorkerMessage, bytearray]:
-        """Send and receive within `limit_s` and what is left of the exercise's time."""
+        """Send and receive within `limit_s` and what is left of the exercise's time. Raises Failure, which says that
+        `what` failed and where to `look`."""
         left_s = self._left_s()
         started = time.monotonic()
         busy_s = self._processor_s()
@@ -182,7 +236,7 @@ class RemoteSubmission:
                 raise self._out_of_time() from error
             raise Failure(
                 Outcome.TIMED_OUT,
-                f"{what} took more than {limit_s:.0f} s. Is there a loop that never ends?",
+                f"{what} took more than {limit_s:.0f} s. {look or 'Is there a loop that never ends?'}",
                 evidence={"processor time": f"{busy_s:.1f} of {waited_s:.1f} s"},
             ) from error
         except PeerClosed as error:
@@ -194,8 +248,7 @@ class RemoteSubmission:
             # An exit status or a signal is a number that the submission may choose, after it has seen the inputs.
             raise Failure(
                 Outcome.CRASHED,
-                f"{what} ended the whole process. Reading or writing far outside of a tensor does that: "
-                "does every load and store have a mask?",
+                f"{what} ended the whole process. {look or _OUTSIDE}",
                 evidence={"end": end.description, "output": self.output[-1500:]},
             ) from error
         except WireError as error:
@@ -259,6 +312,9 @@ class RemoteSubmission:
         answer, payload = self._ask(channel, message, packed.payload, self._exercise.limits.call_s, f"{name}(...)")
         if not isinstance(answer, (Raised, Returned)):
             raise self._malformed("no answer to a call")
+        self.kernels = answer.kernels
+        if not (isinstance(answer, Raised) and answer.problem.exception == "NotImplementedError"):
+            self._guard(answer.kernels)
         if answer.findings:
             finding = answer.findings[0]
             place = self._own_line(finding.location)
@@ -278,6 +334,43 @@ class RemoteSubmission:
         elif handle is not None:
             value = contract.plain(self._exercise, value)
         return self._callable(name, value)
+
+    # --- kernels -------------------------------------------------------------------------------------------------
+
+    def _guard(self, uses: tuple[KernelUse, ...]) -> None:
+        """Raises Failure for a kernel that compiles for no GPU: the interpreter runs much that Triton has not."""
+        for use in uses:
+            known = self._uses.get(use.number)
+            if known is None or known.useful_bytes < use.useful_bytes:
+                self._uses[use.number] = use
+            if (use.number, use.tuned) not in self._refusals:
+                self._refusals[use.number, use.tuned] = self._refusal(use)
+            if problem := self._refusals[use.number, use.tuned]:
+                raise failure_of_problem(problem, self._own_place(problem))
+
+    def _refusal(self, use: KernelUse) -> CompileProblem | None:
+        """Why it runs on none of the architectures; None if it does on one."""
+        # A tuner passes over configurations that need too much; facts that cannot be read are our own fault.
+        harmless = {"unreadable", *(RESOURCE_PROBLEMS if use.tuned else ())}
+        problem: CompileProblem | None = None
+        for arch in DEFAULT_ARCHITECTURES:
+            answer = self._compile(use, arch, explain=False)
+            if isinstance(answer, CompiledKernel) or answer.kind in harmless:
+                return None
+            problem = answer
+        return problem
+
+    def _compile(self, use: KernelUse, arch: int, *, explain: bool) -> CompiledKernel | CompileProblem:
+        message = Compile(use.number, arch, explain)
+        what, limit_s = "Compiling a kernel", self._exercise.limits.compile_s
+        look = "Is a block very large, or a loop unrolled very often?"
+        answer, _ = self._ask(self._ensure_loaded(), message, bytearray(), limit_s, what, look)
+        if not isinstance(answer, (CompiledKernel, CompileProblem)) or answer.arch != arch:
+            raise self._malformed("no answer to a compilation")
+        return answer
+
+    def _own_place(self, problem: CompileProblem) -> Location | None:
+        return self._own_line(Location(problem.cell, problem.line, "")) if problem.cell and problem.line else None
 
     def _is_output(self, name: str) -> bool:
         argument = self._exercise.argument(name)

@@ -60,7 +60,8 @@ def run_suite(job: Job) -> ExerciseVerdict:
         disturbed=plugin.remote is not None and plugin.remote.disturbed,
         sandboxed=job.sandbox.isolated,
         duration_s=time.monotonic() - started,
-        notices=plugin.remote.notices() if plugin.remote else [],
+        notices=plugin.notices,
+        kernels=plugin.kernels,
     )
 
 
@@ -81,11 +82,14 @@ def _pytest_alone() -> Iterator[None]:
 
 
 def _forget(course: Course, exercise: Exercise, suites: list[str]) -> None:
-    """Have suites and their reference imported anew: in a notebook's kernel an author mends them between two runs."""
+    """Have suites and their reference imported anew: in a notebook's kernel an author mends them between two runs, or
+    has two courses, whose files pytest would take for one another: it names a module after its place in the course."""
     files = {str(course.public_tests(exercise.assignment)), *suites}
     files |= {str(course.reference(exercise.assignment, exercise.id))} if suites else set()
+    inside = [Path(file).relative_to(course.root) for file in files if Path(file).is_relative_to(course.root)]
+    names = {".".join(file.with_suffix("").parts) for file in inside}
     for name, module in list(sys.modules.items()):
-        if getattr(module, "__file__", None) in files:
+        if name in names or getattr(module, "__file__", None) in files:
             del sys.modules[name]
 
 

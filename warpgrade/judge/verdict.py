@@ -11,7 +11,8 @@ from typing import Annotated
 
 import msgspec
 
-from warpgrade.wire.messages import Location
+from warpgrade.wire.compiled import CompiledKernel, CompileProblem
+from warpgrade.wire.messages import ArgumentTraffic, Location
 
 FORMAT_VERSION = 1
 
@@ -93,6 +94,20 @@ class Verdict(_Record, frozen=True):
             raise ValueError(f"{self.test}: too_slow, and yet no speed test")
 
 
+class KernelReport(_Record, frozen=True):
+    """What the Worker said of one Triton kernel after the public tests: for students to read, and never marks.
+
+    `launches` and `traffic` (by the kernel's own argument names) are of the one public call that moved most; `compiled`
+    has an entry for each architecture.
+    """
+
+    name: str
+    launches: int
+    traffic: dict[str, ArgumentTraffic]
+    tuned: bool
+    compiled: list[CompiledKernel | CompileProblem]
+
+
 class Environment(_Record, frozen=True):
     """Where a Verdict was made; part of its key. Empty strings: not there."""
 
@@ -127,6 +142,7 @@ class ExerciseVerdict(_Record, frozen=True):
     duration_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     #: Statements of the notebook that raised and were skipped, for the student to read.
     notices: list[str] = []
+    kernels: list[KernelReport] = []
 
     @property
     def faulty(self) -> bool:

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path, PurePath
 from typing import Any
 
+import msgspec
 import triton
 from triton.runtime.jit import JITFunction
 
@@ -49,12 +50,14 @@ def compile_kernel(
     arguments together cost the accesses is always proven. That none of them could be left out is proven only where
     there were trials enough, one more than arguments that are not known to divide by 16.
 
-    Whatever is wrong with the kernel is a CompileProblem. Raises TypeError if `kernel` has no @triton.jit function,
+    Whatever is wrong with the kernel is a CompileProblem; so are facts that cannot be read, which is our own fault
+    ("unreadable"), because the kernel compiles. Raises TypeError if `kernel` has no @triton.jit function,
     KeyError for an unknown `arch`, OSError where this machine fails (no room for temporary files), and what student
     code raises beyond Exception.
     """
     function = jit_function(kernel)
-    limits = ARCHITECTURES[arch]
+    if arch not in ARCHITECTURES:
+        raise KeyError(arch)
     start = time.perf_counter()
     complaints = stages.Complaints()
     try:
@@ -64,7 +67,36 @@ def compile_kernel(
     except Exception as error:  # noqa: BLE001 - the compiler raises anything, and student code may run inside it
         found = understand(error, complaints.text, complaints.ptx)
         return CompileProblem(found.kind, arch, found.message, found.file, found.line)
-    path, first_line = definition(function)
+    try:
+        facts = _facts(function, specialisation, arch, output, explain=explain)
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a fault of the readers must not cost a student the kernel
+        what = (
+            f"it compiles, but what came out cannot be read, which is not your fault: {type(error).__name__}: {error}"
+        )
+        return CompileProblem("unreadable", arch, what[:500])
+    facts = msgspec.structs.replace(facts, compile_s=time.perf_counter() - start)
+    if excess := _excess(facts):
+        kind, message = excess
+        path, first_line = definition(function)
+        return CompileProblem(kind, arch, message, PurePath(path).name, first_line, facts)
+    return facts
+
+
+def compile_for(
+    kernel: Any, specialisation: Specialisation, architectures: tuple[int, ...] = DEFAULT_ARCHITECTURES
+) -> dict[int, CompiledKernel | CompileProblem]:
+    """`compile_kernel` for each of `architectures`."""
+    return {arch: compile_kernel(kernel, specialisation, arch) for arch in architectures}
+
+
+def _facts(
+    function: JITFunction[Any], specialisation: Specialisation, arch: int, output: stages.Output, *, explain: bool
+) -> CompiledKernel:
+    """Read what the stages left."""
+    limits = ARCHITECTURES[arch]
+    path, _ = definition(function)
     source = output.texts["source"]
     warps = output.metadata["num_warps"]
     here = _Lines(path)
@@ -83,7 +115,7 @@ def compile_kernel(
     registers = max(map(int, _REGISTERS.findall(output.ptxas_report)))
     shared_bytes = output.metadata["shared"] + sum(map(int, _STATIC_SHARED.findall(output.ptxas_report)))
     spills = [tuple(map(int, found)) for found in _SPILLS.findall(output.ptxas_report)]
-    facts = CompiledKernel(
+    return CompiledKernel(
         name=function.__name__,
         arch=arch,
         registers_per_thread=registers,
@@ -115,19 +147,8 @@ def compile_kernel(
         narrowed_by=tuple(narrowed_by),
         accesses_if_aligned=accesses_if_aligned,
         wide_integers=specialisation.wide_integers,
-        compile_s=time.perf_counter() - start,
+        compile_s=0.0,
     )
-    if excess := _excess(facts):
-        kind, message = excess
-        return CompileProblem(kind, arch, message, PurePath(path).name, first_line, facts)
-    return facts
-
-
-def compile_for(
-    kernel: Any, specialisation: Specialisation, architectures: tuple[int, ...] = DEFAULT_ARCHITECTURES
-) -> dict[int, CompiledKernel | CompileProblem]:
-    """`compile_kernel` for each of `architectures`."""
-    return {arch: compile_kernel(kernel, specialisation, arch) for arch in architectures}
 
 
 def _excess(facts: CompiledKernel) -> tuple[ProblemKind, str] | None:

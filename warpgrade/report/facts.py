@@ -37,6 +37,11 @@ _HINTS = (
     (r"exceeds triton maximum tensor numel", "take a smaller block and a loop"),
 )
 
+#: Rows that are left out where no architecture has anything else to say.
+_UNREMARKABLE = {
+    "shared memory": "0 KB", "tensor cores": "none", "bulk copies": "0", "atomics": "0", "barriers": "0",
+}  # fmt: skip
+
 
 class Remark(msgspec.Struct, frozen=True):
     """One sentence or two about a kernel. `line` counts from 1 in its file; 0 where it concerns no single line."""
@@ -55,13 +60,17 @@ def remarks(result: Result) -> list[Remark]:
 
 
 def one_table(results: Mapping[int, Result]) -> str:
-    """A text table: one column for each architecture, one row for each fact, without a line break at its end."""
+    """A text table: one column for each architecture, one row for each fact that is not plainly absent, without a line
+    break at its end."""
     rows: dict[str, list[str]] = defaultdict(list)
     for result in results.values():
         facts = result.facts if isinstance(result, CompileProblem) else result
         rows["runs"].append("yes" if isinstance(result, CompiledKernel) else f"no: {result.kind.replace('_', ' ')}")
         for name, value in _cells(facts).items():
             rows[name].append(value)
+    for name, nothing in _UNREMARKABLE.items():
+        if set(rows[name]) <= {nothing, "-"}:
+            del rows[name]
     table = [["", *(f"sm_{arch}" for arch in results)], *([name, *cells] for name, cells in rows.items())]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join(
@@ -72,7 +81,7 @@ def one_table(results: Mapping[int, Result]) -> str:
 def _cells(facts: CompiledKernel | None) -> dict[str, str]:
     """The rows of one architecture, all "-" where the kernel does not compile."""
     names = (
-        "registers a thread", "spilled bytes", "shared memory", "of at most", "tensor cores", "loads", "stores",
+        "registers a thread", "spilled bytes", "shared memory", "tensor cores", "loads", "stores",
         "bulk copies", "atomics", "barriers", "warps", "occupancy at most",
     )  # fmt: skip
     if facts is None:
@@ -80,8 +89,7 @@ def _cells(facts: CompiledKernel | None) -> dict[str, str]:
     values = (
         str(facts.registers_per_thread),
         str(facts.spill_store_bytes + facts.spill_load_bytes),
-        _kib(facts.shared_memory_bytes),
-        _kib(facts.shared_memory_limit_bytes),
+        _of(facts.shared_memory_bytes, facts.shared_memory_limit_bytes),
         ", ".join(f"{count} {name}" for name, count in facts.tensor_core_instructions.items()) or "none",
         _widths(facts.loads_by_bits),
         _widths(facts.stores_by_bits),
@@ -98,7 +106,14 @@ def _widths(by_bits: dict[int, int]) -> str:
     return ", ".join(f"{count} x {bits} bits" for bits, count in by_bits.items()) or "none"
 
 
-def _kib(size_bytes: int) -> str:
+def _of(size_bytes: int, limit_bytes: int) -> str:
+    return f"{kib(size_bytes)} of {kib(limit_bytes)}" if size_bytes else kib(0)
+
+
+def kib(size_bytes: int) -> str:
+    """`1.5 KB`, of 1024 bytes each as CUDA's documentation counts them; `40 bytes` below one."""
+    if 0 < size_bytes < 1024:
+        return f"{size_bytes} bytes"
     return f"{round(size_bytes / 1024, 1):g} KB"
 
 

@@ -14,6 +14,8 @@ from rich.table import Table
 from warpgrade.course import Assignment, Exercise
 from warpgrade.judge.marks import Mark, correctness_mark, speed_mark
 from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind, Verdict
+from warpgrade.report.kernels import kernel_lines
+from warpgrade.report.printable import printable
 
 _SEED = "seed: "
 _STYLES = {Outcome.PASSED: "green", Outcome.PENDING: "cyan", Outcome.INCONCLUSIVE: "cyan", Outcome.FAULT: "magenta"}
@@ -63,7 +65,7 @@ def table(
     every_test: bool = False,
     evidence: bool = False,
 ) -> RenderableType:
-    """One row an exercise, and one for each test that did not pass (or for each, with `every_test`).
+    """One row an exercise, and one for each test that did not pass (or, with `every_test`, for each and for kernels).
 
     `evidence` adds sizes, values and exception texts of hidden tests, which only a TA or an author may see.
     """
@@ -95,7 +97,8 @@ def table(
                 "",
             )
         about = [("fault", printable(verdict.fault_evidence) if evidence else ""), ("hint", hint_of(exercise, verdict))]
-        for label, text in [*about, *(("note", notice) for notice in verdict.notices)]:
+        about += [("", "\n".join(kernel_lines(verdict.kernels)))] if every_test else []
+        for label, text in [*about, *(("note", printable(notice)) for notice in verdict.notices)]:
             if text:
                 grid.add_row(_named([], text), label, "", "")
     return Group(grid, escape(summary(assignment, judged)))
@@ -127,11 +130,6 @@ def _alike(tests: list[Verdict], *, evidence: bool = False) -> list[list[Verdict
         key: object = test.test if evidence else (test.outcome, student_text(test))
         groups.setdefault(key, []).append(test)
     return list(groups.values())
-
-
-def printable(text: str) -> str:
-    """Without control characters, which could repaint a reader's terminal or forge lines of a report."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def student_text(test: Verdict) -> str:
@@ -178,7 +176,8 @@ def check_report(exercise: Exercise, judged: ExerciseVerdict, *, hidden: bool = 
         others = [test for test in judged.verdicts if test.kind is not TestKind.PUBLIC]
         lines.append(f"{exercise.id}: hidden tests {_passed(others)}/{len(others)}")
         lines += test_lines(others, evidence=True)
-    lines += [f"  note: {notice}" for notice in judged.notices]
+    lines += kernel_lines(judged.kernels)
+    lines += [f"  note: {printable(notice)}" for notice in judged.notices]
     if not hidden and _passed(public) == len(public) and not judged.fault:
         lines.append("  The hidden tests try more sizes and values: reread the contract before you submit.")
     return "\n".join(lines)

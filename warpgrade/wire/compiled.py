@@ -15,11 +15,13 @@ AccessKind = Literal["load", "store", "async_copy"]
 #: not_implemented: the stub that the release leaves. unsupported: Python that Triton's language has not. error: a
 #: wrong name, type or shape. static_assert: the kernel's own assertion. options: num_warps and the like.
 #: shared_memory, tensor_memory, threads: more than a block may have. ptxas, compiler: the tools below Triton's
-#: language refused. refused: the allow-list's.
+#: language refused. refused: the allow-list's. unreadable: it compiles, and what came out could not be read: our fault.
 ProblemKind = Literal[
     "not_implemented", "unsupported", "error", "static_assert", "options", "shared_memory", "tensor_memory", "threads",
-    "ptxas", "compiler", "refused",
+    "ptxas", "compiler", "refused", "unreadable",
 ]  # fmt: skip
+#: Where a kernel compiles, and one architecture has too little for it. A tuner passes over such configurations.
+RESOURCE_PROBLEMS = frozenset[ProblemKind]({"shared_memory", "tensor_memory", "threads"})
 
 #: Places named in the facts. Totals are of all; a kernel that touches memory in more places is no exercise of ours.
 MAX_PLACES = 256

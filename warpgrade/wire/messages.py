@@ -207,10 +207,16 @@ class ArgumentTraffic(Message, frozen=True, tag="traffic"):
     sectors_loaded: Count
     sectors_stored: Count
 
+    @property
+    def useful_bytes(self) -> int:
+        """Loaded and stored, in bytes."""
+        return self.bytes_loaded + self.bytes_stored
+
 
 class KernelUse(Message, frozen=True, tag="kernel"):
-    """One Triton kernel that ran in a call. `number` is its own for the Worker's life; launches made by an autotuner to
-    compare configurations do not count. `traffic` sums over `launches`, by the kernel's own argument names."""
+    """One Triton kernel that ran in a call, with arguments of certain types; `number` belongs to both for the Worker's
+    life. Launches made by an autotuner to compare configurations do not count. `traffic` sums over `launches`, by the
+    kernel's own argument names."""
 
     number: Index
     name: Name
@@ -218,6 +224,11 @@ class KernelUse(Message, frozen=True, tag="kernel"):
     traffic: Annotated[dict[Name, ArgumentTraffic], msgspec.Meta(max_length=32)]
     #: Whether an autotuner chooses among several configurations.
     tuned: bool
+
+    @property
+    def useful_bytes(self) -> int:
+        """Moved to and from all arguments, in bytes."""
+        return sum(traffic.useful_bytes for traffic in self.traffic.values())
 
 
 #: Of one call; the rest is not told.

@@ -37,13 +37,16 @@ _SHARE_BYTES = 16 * 1024
 #: In a Worker's life; of more nothing is told. They are made where each call defines its own, thousands of times.
 _MAX_KNOWN = 1000
 _T = TypeVar("_T")
+_Types = tuple[tuple[str, str], ...]
 
 
 @dataclass
 class _Known:
-    """A kernel that has been launched."""
+    """A kernel that has been launched with arguments of certain types: one that compiles for float32 may not for
+    float16."""
 
     function: JITFunction[Any]
+    types: _Types
     largest: Launch
     largest_bytes: int
 
@@ -85,7 +88,11 @@ class Kernels:
         known = self._known[message.kernel]
         launch, answer = self._compiled.get(message, (None, None))
         if answer is None or launch is not known.largest:
-            answer = self._relocated(known.function, self._compile(known, message))
+            try:
+                found = self._compile(known, message)
+            except OSError as error:  # the probe has compiled here, so the submission has filled its scratch folder
+                return CompileProblem("compiler", message.arch, f"no room to compile in: {error.strerror}")
+            answer = self._relocated(known.function, found)
             self._compiled[message] = known.largest, answer
         return answer
 
@@ -94,12 +101,13 @@ class Kernels:
     def _number(self, launch: Launch) -> int:
         """The kernel's number; its largest launch is remembered."""
         moved_bytes = launch.total_traffic.bytes_loaded + launch.total_traffic.bytes_stored
+        types = _types(launch)
         for number, known in enumerate(self._known):
-            if known.function is launch.kernel:
+            if known.function is launch.kernel and known.types == types:
                 if moved_bytes > known.largest_bytes:
                     known.largest, known.largest_bytes = launch, moved_bytes
                 return number
-        self._known.append(_Known(launch.kernel, launch, moved_bytes))
+        self._known.append(_Known(launch.kernel, types, launch, moved_bytes))
         return len(self._known) - 1
 
     def _finding(self, finding: Finding) -> SanitizerFinding:
@@ -175,6 +183,29 @@ class Kernels:
             narrowed_by=names(facts.narrowed_by),
             wide_integers=names(facts.wide_integers),
         )
+
+
+def _types(launch: Launch) -> _Types:
+    """What the compiler makes a version of its own of, sizes apart: those of blocks are many, and compile alike."""
+    arguments = ((name, _type(value)) for name, value in launch.arguments.items())
+    # A flag, a dtype or a function chooses what is compiled; an int or a float is a size or a factor.
+    constants = (
+        (name, type(value).__name__ if type(value) in (int, float) else str(getattr(value, "__name__", value)))
+        for name, value in launch.constexprs.items()
+    )
+    return (*arguments, *constants)
+
+
+def _type(value: Any) -> str:
+    if isinstance(value, DescriptorFacts):
+        return f"descriptor of {value.base.dtype}, {len(value.shape)} dimensions"
+    if isinstance(value, TensorFacts):
+        return str(value.dtype)
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_type, value))})"
+    if type(value) is int:
+        return "int32" if -(2**31) <= value < 2**31 else "int64"
+    return type(value).__name__
 
 
 def _traffic(launches: list[Launch]) -> dict[str, ArgumentTraffic]:
