@@ -20,7 +20,7 @@ def test_several_whole_blocks(submission, inputs, reference, assert_identical):
     assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_precisions(submission, inputs, dtype, reference, assert_identical):
     # 4096 elements: whole blocks for every usual block size
     x = inputs.distinct(4096, dtype=dtype)
@@ -61,7 +61,7 @@ def test_infinity_and_both_zeros(submission, inputs, reference, assert_identical
     assert_identical(submission.relu(x) + 0.0, reference.relu(x).float())
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_nan_and_infinity_in_other_precisions(submission, inputs, dtype, reference, assert_identical):
     inf, limits = float("inf"), torch.finfo(dtype)
     smallest = limits.smallest_normal * limits.eps

@@ -132,6 +132,10 @@ def _without_seeds(monkeypatch):
     monkeypatch.setattr(inputs.Inputs, "__init__", lambda self, seed=None: original(self, 20260701))
 
 
+def _without_guard(monkeypatch):
+    monkeypatch.setattr(RemoteSubmission, "_guard", lambda *arguments: None)
+
+
 def _without_contract_and_lint(monkeypatch):
     _without_contract(monkeypatch)
     _without_lint(monkeypatch)
@@ -139,6 +143,7 @@ def _without_contract_and_lint(monkeypatch):
 
 WITHOUT = {
     "lint": _without_lint,
+    "guard": _without_guard,
     "contract": _without_contract,
     "canaries": _without_canaries,
     "seeds": _without_seeds,

@@ -10,7 +10,7 @@ import torch
 
 from tests.kernel_facts import facts
 from warpgrade.judge.failure import Failure
-from warpgrade.judge.remote import MAX_REPORTED, RemoteSubmission
+from warpgrade.judge.remote import MAX_COMPILED, MAX_REPORTED, RemoteSubmission
 from warpgrade.judge.verdict import Outcome
 from warpgrade.wire.compiled import RESOURCE_PROBLEMS, CompileProblem, ProblemKind
 from warpgrade.wire.messages import (
@@ -85,6 +85,16 @@ def test_a_kernel_is_asked_about_once_in_a_workers_life(running: Any) -> None:
     remote.close()
     remote.double(X)
     assert len(compiler.asked) == 4, "a new Worker counts anew"
+
+
+def test_so_many_versions_of_a_kernel_are_asked_about(running: Any) -> None:
+    compiler = Compiler(lambda m: facts(m.arch) if m.kernel != 3 else CompileProblem("error", m.arch, ""))
+    remote = running(compiler, *(use(number) for number in range(4)))
+    assert failure(remote).outcome is Outcome.DOES_NOT_COMPILE
+    compiler = Compiler()
+    remote = running(compiler, *(use(number) for number in range(MAX_COMPILED + 5)), use(99, name="other"))
+    remote.double(X)
+    assert [message.kernel for message in compiler.asked] == [*range(MAX_COMPILED), 99]
 
 
 @pytest.mark.parametrize("kind", sorted(set(get_args(ProblemKind)) - {"unreadable"}))

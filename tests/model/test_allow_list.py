@@ -150,6 +150,7 @@ ACCEPTED = {
     "join and split": "a, b = tl.split(tl.join(v, v))\nv = a + b",
     "sort, flip, cumsum": "v = tl.cumsum(tl.flip(tl.sort(v), 0), 0)",
     "asking for a type": "if x.dtype.element_ty == tl.float32 and v.dtype.is_fp32():\n    v += 1",
+    "the width of a type": "if x.dtype.element_ty.primitive_bitwidth == 32 and v.dtype.fp_mantissa_width > 7:\n    v += 1",
     "the same bits": "v = v.to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)",
     "hints of the cache": 'v += tl.load(x + off, eviction_policy="evict_first") + tl.load(x + off, cache_modifier=".cg")',
     "statistics": "m = tl.max(v, 0)\nv = tl.exp(v - m) / tl.sum(tl.exp(v - m), 0)\nv = tl.fma(v, v, tl.sigmoid(v))",

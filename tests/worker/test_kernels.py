@@ -77,6 +77,16 @@ def square(x, y, N, BLOCK: tl.constexpr):
 configs = [triton.Config({"BLOCK": 64}, num_stages=20), triton.Config({"BLOCK": 64}, num_stages=21)]
 square_tuned = triton.autotune(configs=configs, key=[])(square)
 tuned = triton.autotune(configs=[triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 64})], key=["n"])(scale)
+
+@triton.jit
+def one_block(x, y, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i))
+
+@triton.jit
+def size_written(y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y + i, n.to(tl.float32), mask=i < n)
 """,
     """\
 def right(x):
@@ -141,6 +151,16 @@ def too_large_tuned(x):
 def by_tuning(x):
     y = torch.empty_like(x)
     tuned[lambda meta: (triton.cdiv(10, meta["BLOCK"]),)](x, y, 10)
+    return y
+
+def block_as_long(x):
+    y = torch.empty_like(x)
+    one_block[(1,)](x, y, BLOCK=x.numel())
+    return y
+
+def size_as_float(x):
+    y = torch.empty_like(x)
+    size_written[(1,)](y, x.numel(), BLOCK=16)
     return y
 """,
 )
@@ -235,6 +255,25 @@ def test_a_kernel_that_compiles_for_one_type_may_not_for_another(
     assert caught.value.location is not None
     assert caught.value.location.text.startswith("total = tl.sum(tl.load(")
     assert torch.equal(remote.adds_in_turn(singles).tensor, 32 * torch.ones(1)), "the first still compiles"
+
+
+def test_a_block_that_does_not_compile_costs_its_own_launch_only(remote: RemoteSubmission) -> None:
+    for count, runs in ((64, True), (100, False), (128, True), (100, False), (64, True)):
+        if runs:
+            assert torch.equal(remote.block_as_long(torch.ones(count)).tensor, torch.ones(count))
+            continue
+        with pytest.raises(Failure) as caught:
+            remote.block_as_long(torch.ones(count))
+        assert caught.value.outcome is Outcome.DOES_NOT_COMPILE
+        assert "power of 2" in caught.value.evidence["compiler"]
+
+
+def test_a_size_of_one_is_a_version_of_its_own(remote: RemoteSubmission) -> None:
+    """On a GPU too: the compiler makes a constant of it, and a constant has no methods."""
+    assert torch.equal(remote.size_as_float(torch.zeros(4)).tensor, torch.full((4,), 4.0))
+    with pytest.raises(Failure) as caught:
+        remote.size_as_float(torch.zeros(1))
+    assert caught.value.outcome is Outcome.DOES_NOT_COMPILE
 
 
 def test_too_much_shared_memory_fails_a_launch_and_not_a_tuner(remote: RemoteSubmission) -> None:

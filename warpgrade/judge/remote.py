@@ -10,6 +10,7 @@ import builtins
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,9 @@ from warpgrade.wire.tensors import Handle, PackedArguments, pack_arguments, unpa
 STATEMENT_LIMIT_S = 10.0
 #: Kernels about which students are told, each compiled twice with trials: about a second each.
 MAX_REPORTED = 4
+#: Versions of one kernel, for other types, blocks and options, that are compiled before its name is trusted: a few
+#: tenths of a second each. The exercises' tests ask for up to seven blocks, or four types of elements.
+MAX_COMPILED = 12
 #: Of the time that it waited, a call that really computes has had the processor for more than this: loops that never
 #: end had 0.93 of it and more, two side by side on two cores that others used too. Below, it may be the machine.
 BUSY_SHARE = 0.8
@@ -83,6 +87,8 @@ class RemoteSubmission:
         self._uses: dict[int, KernelUse] = {}
         #: Likewise, by number and whether it is tuned: why it does not run, or None.
         self._refusals: dict[tuple[int, bool], CompileProblem | None] = {}
+        #: Versions that compile, by the kernel's name.
+        self._passed: Counter[str] = Counter()
         #: The Triton kernels of the last call.
         self.kernels: tuple[KernelUse, ...] = ()
         #: Input tensors of the last call, so that a comparison can say "this is a copy of x".
@@ -147,7 +153,7 @@ class RemoteSubmission:
         self._channel = Channel(self._running.socket, WorkerMessage)
         self._ready = False
         self.output = ""
-        self._uses, self._refusals, self.kernels = {}, {}, ()
+        self._uses, self._refusals, self._passed, self.kernels = {}, {}, Counter(), ()
 
     def close(self) -> Exit | None:
         """End the Worker, and say how it ended; None if there was none."""
@@ -156,7 +162,7 @@ class RemoteSubmission:
         self.output = self._running.output()
         end = self._running.kill()
         self._running = self._channel = None
-        self._uses, self._refusals, self.kernels = {}, {}, ()
+        self._uses, self._refusals, self._passed, self.kernels = {}, {}, Counter(), ()
         return end
 
     def notices(self) -> list[str]:
@@ -343,9 +349,11 @@ class RemoteSubmission:
             known = self._uses.get(use.number)
             if known is None or known.useful_bytes < use.useful_bytes:
                 self._uses[use.number] = use
-            if (use.number, use.tuned) not in self._refusals:
-                self._refusals[use.number, use.tuned] = self._refusal(use)
-            if problem := self._refusals[use.number, use.tuned]:
+            key = use.number, use.tuned
+            if key not in self._refusals and self._passed[use.name] < MAX_COMPILED:
+                self._refusals[key] = self._refusal(use)
+                self._passed[use.name] += self._refusals[key] is None
+            if problem := self._refusals.get(key):
                 raise failure_of_problem(problem, self._own_place(problem))
 
     def _refusal(self, use: KernelUse) -> CompileProblem | None:

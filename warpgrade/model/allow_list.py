@@ -68,11 +68,14 @@ _TRITON_NAMES = {"matmul": "dot", "concatenate": "cat", "amax": "max", "amin": "
                  "power": "exp2 and log2", "tensor": "full", "array": "full", "mm": "dot"}  # fmt: skip
 #: Attributes of what a kernel computes with. `handle` is the way out: in the interpreter, a numpy array.
 _HIDDEN = {"handle", "to_ir"}
-_ATTRIBUTES = {
-    name
-    for kind in (tl.tensor, tl.dtype, tl.block_type, tl.pointer_type, tl.constexpr, tl.tuple, tl.tensor_descriptor)
-    for name in dir(kind)
-} | {"shape", "numel", "type", "dtype", "value", "element_ty", "scalar", "name", "block_shape", "strides", "values"}
+_OF_TYPES = (tl.int32, tl.float32, tl.pointer_type(tl.float32), tl.block_type(tl.float32, [1]), tl.constexpr(0))
+_ATTRIBUTES = {name for kind in (tl.tensor, tl.tuple, tl.tensor_descriptor, *_OF_TYPES) for name in dir(kind)} | {
+    "type",
+    "dtype",
+    "block_shape",
+    "strides",
+    "values",
+}  # what a tensor, a descriptor and a tuple are given when made
 #: Calls whose texts may be f-strings.
 _MESSAGES = {"static_print", "static_assert", "device_print", "device_assert", "print"}
 _ABSENT = object()

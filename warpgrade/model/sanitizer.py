@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -75,7 +75,16 @@ class Launch:
     @property
     def total_traffic(self) -> Traffic:
         """The sum over arguments."""
-        return total(self.traffic)
+        return total(self.traffic.values())
+
+
+def traffic_of(launches: Iterable[Launch]) -> dict[str, Traffic]:
+    """The traffic of each argument, by its name, summed over launches."""
+    by_name: dict[str, list[Traffic]] = {}
+    for launch in launches:
+        for name, traffic in launch.traffic.items():
+            by_name.setdefault(name, []).append(traffic)
+    return {name: total(one) for name, one in by_name.items()}
 
 
 class Session:

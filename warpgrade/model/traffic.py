@@ -11,6 +11,7 @@ that is contiguous in memory if there is one, because Triton's coalescing pass l
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,9 +61,9 @@ class Traffic:
             self.sectors_loaded += sectors
 
 
-def total(traffic: dict[str, Traffic]) -> Traffic:
-    """The sum over arguments."""
-    return Traffic(*(sum(getattr(t, name) for t in traffic.values()) for name in Traffic.__dataclass_fields__))
+def total(traffic: Collection[Traffic]) -> Traffic:
+    """The sum of all."""
+    return Traffic(*(sum(getattr(one, name) for one in traffic) for name in Traffic.__dataclass_fields__))
 
 
 def coalesce(addresses: Array, mask: Array | None, item_bytes: int) -> tuple[int, int]:

@@ -14,12 +14,15 @@ _hints_shown: dict[str, int] = {}
 session.watch()
 
 
-class CheckFailed(AssertionError):  # noqa: N818 - an assertion about the student's code
-    """A public test did not pass. The report is printed above; this only makes the cell fail."""
+class Plain(Exception):  # noqa: N818 - its subclasses name what happened
+    """Shown without a traceback: one through our own code would help nobody."""
 
-    def _render_traceback_(self) -> list[str]:
-        # IPython shows this instead of a traceback through our own code, which would help nobody.
-        return [f"CheckFailed: {self}"]
+    def _render_traceback_(self) -> list[str]:  # IPython's name
+        return [f"{type(self).__name__}: {self}"]
+
+
+class CheckFailed(Plain, AssertionError):  # noqa: N818 - an assertion about the student's code
+    """A public test did not pass. The report is printed above; this only makes the cell fail."""
 
 
 def check(exercise_id: str) -> None:

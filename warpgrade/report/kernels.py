@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from warpgrade.judge.verdict import KernelReport
-from warpgrade.model.traffic import SECTOR_BYTES
+from warpgrade.model.traffic import SECTOR_BYTES, Traffic
 from warpgrade.report.facts import kib, one_table, remarks
 from warpgrade.report.printable import printable
 from warpgrade.wire.messages import ArgumentTraffic
@@ -32,7 +32,7 @@ def _one(kernel: KernelReport) -> list[str]:
             said[cell, remark.line, remark.text].append(arch)
     return [
         f"kernel {kernel.name}, in the largest public test:",
-        *(f"  {line}" for line in _traffic(kernel.traffic)),
+        *(f"  {line}" for line in traffic_lines(kernel.traffic)),
         *(f"  {line}" for line in one_table(by_arch).splitlines()),
         *(
             f"  {_where(cell, line, archs, all_of=len(by_arch))}{text}"
@@ -47,7 +47,8 @@ def _where(cell: int, line: int, archs: list[int], *, all_of: int) -> str:
     return f"{', '.join(parts)}: " if parts else ""
 
 
-def _traffic(traffic: dict[str, ArgumentTraffic]) -> list[str]:
+def traffic_lines(traffic: Mapping[str, ArgumentTraffic | Traffic]) -> list[str]:
+    """How much memory each argument moved, and whether it was worth it: a line for all loads of one, one for stores."""
     lines = []
     for name, moved in traffic.items():
         for verb, useful_bytes, sectors in (

@@ -16,9 +16,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from warpgrade.model.allow_list import guard
 from warpgrade.model.compile_errors import definition
 from warpgrade.model.findings import Finding
-from warpgrade.model.sanitizer import DescriptorFacts, Launch, Session, TensorFacts
+from warpgrade.model.sanitizer import DescriptorFacts, Launch, Session, TensorFacts, traffic_of
 from warpgrade.model.signature import TensorStandIn, specialise
-from warpgrade.model.traffic import Traffic
 from warpgrade.wire.compiled import MAX_DOTS, MAX_NAMES, CompiledKernel, CompileProblem
 from warpgrade.wire.messages import (
     MAX_FINDINGS,
@@ -37,16 +36,16 @@ _SHARE_BYTES = 16 * 1024
 #: In a Worker's life; of more nothing is told. They are made where each call defines its own, thousands of times.
 _MAX_KNOWN = 1000
 _T = TypeVar("_T")
-_Types = tuple[tuple[str, str], ...]
+_Version = tuple[tuple[str, str], ...]
 
 
 @dataclass
 class _Known:
-    """A kernel that has been launched with arguments of certain types: one that compiles for float32 may not for
-    float16."""
+    """A version of a kernel that has been launched: one that compiles for float32 may not for float16, and one that
+    compiles for a block of 64 elements may not for one of 100."""
 
     function: JITFunction[Any]
-    types: _Types
+    version: _Version
     largest: Launch
     largest_bytes: int
 
@@ -99,15 +98,15 @@ class Kernels:
     # --- launches ------------------------------------------------------------------------------------------------
 
     def _number(self, launch: Launch) -> int:
-        """The kernel's number; its largest launch is remembered."""
+        """The version's number; its largest launch is remembered."""
         moved_bytes = launch.total_traffic.bytes_loaded + launch.total_traffic.bytes_stored
-        types = _types(launch)
+        version = _version(launch)
         for number, known in enumerate(self._known):
-            if known.function is launch.kernel and known.types == types:
+            if known.function is launch.kernel and known.version == version:
                 if moved_bytes > known.largest_bytes:
                     known.largest, known.largest_bytes = launch, moved_bytes
                 return number
-        self._known.append(_Known(launch.kernel, types, launch, moved_bytes))
+        self._known.append(_Known(launch.kernel, version, launch, moved_bytes))
         return len(self._known) - 1
 
     def _finding(self, finding: Finding) -> SanitizerFinding:
@@ -185,15 +184,13 @@ class Kernels:
         )
 
 
-def _types(launch: Launch) -> _Types:
-    """What the compiler makes a version of its own of, sizes apart: those of blocks are many, and compile alike."""
+def _version(launch: Launch) -> _Version:
+    """What the compiler makes code of its own for, but for what it knows of divisors of numbers and addresses: with
+    those nearly every launch would be new, and hardly one of them compiles otherwise."""
     arguments = ((name, _type(value)) for name, value in launch.arguments.items())
-    # A flag, a dtype or a function chooses what is compiled; an int or a float is a size or a factor.
-    constants = (
-        (name, type(value).__name__ if type(value) in (int, float) else str(getattr(value, "__name__", value)))
-        for name, value in launch.constexprs.items()
-    )
-    return (*arguments, *constants)
+    constants = ((name, str(getattr(value, "__name__", value))) for name, value in launch.constexprs.items())
+    options = ((name, str(value)) for name, value in launch.options.items())
+    return (*arguments, *constants, *options)
 
 
 def _type(value: Any) -> str:
@@ -204,21 +201,17 @@ def _type(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_type, value))})"
     if type(value) is int:
+        if value == 1:  # made a constant, unless the kernel forbids it
+            return "one"
         return "int32" if -(2**31) <= value < 2**31 else "int64"
     return type(value).__name__
 
 
 def _traffic(launches: list[Launch]) -> dict[str, ArgumentTraffic]:
     """Of each argument, summed over launches."""
-    summed: dict[str, Traffic] = {}
-    for launch in launches:
-        for name, traffic in launch.traffic.items():
-            one = summed.setdefault(name, Traffic())
-            one.add(stored=False, useful_bytes=traffic.bytes_loaded, sectors=traffic.sectors_loaded)
-            one.add(stored=True, useful_bytes=traffic.bytes_stored, sectors=traffic.sectors_stored)
     return {
         sendable(name): ArgumentTraffic(t.bytes_loaded, t.bytes_stored, t.sectors_loaded, t.sectors_stored)
-        for name, t in list(summed.items())[:MAX_KERNELS]
+        for name, t in list(traffic_of(launches).items())[:MAX_KERNELS]
     }
 
 
