@@ -140,9 +140,8 @@ def test_a_bound_on_rows_is_not_blamed() -> None:
 
 
 def test_trials_are_few_for_large_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At least one: without it nothing could be said of what alignment would change."""
-    assert trials(10**6) == 1
-    assert trials(100) > trials(400) > trials(1600) >= 1
+    """None at all where the kernel itself takes most of a second."""
+    assert trials(100) > trials(400) > trials(1600) == 1 > trials(2300) == 0
     compiled: list[str] = []
     original = stages.run
 
@@ -151,7 +150,11 @@ def test_trials_are_few_for_large_kernels(monkeypatch: pytest.MonkeyPatch) -> No
         return original(*arguments, last=last)
 
     monkeypatch.setattr(stages, "run", run)
-    facts(kernels.matmul, *RAGGED, BM=64, BN=64, BK=64)
+    found = facts(kernels.matmul, *RAGGED, BM=64, BN=64, BK=64)
+    assert compiled == ["cubin"]
+    assert (found.explained, found.narrowed_by, len(found.unaligned)) == (False, (), 6)
+    compiled.clear()
+    assert facts(kernels.matmul, *RAGGED, BM=64, BN=64, BK=32).explained
     assert compiled == ["cubin", "ptx"]
     compiled.clear()
     facts(kernels.softmax, F32, F32, 1001, 1001, 1000, BLOCK=1024)

@@ -121,7 +121,8 @@ def test_no_reason_is_said_that_is_not_known() -> None:
         assert word not in column.text
     version = specialise(kernels.add, (F32, F32, F32, 4095), {"BLOCK": 1024})
     (unexplained,) = remarks(compile_kernel(kernels.add, version, explain=False))
-    assert "16 loads of 32 bits" in unexplained.text and "n is" not in unexplained.text
+    assert "16 loads of 32 bits" in unexplained.text
+    assert unexplained.text.endswith("Perhaps because n is not known to divide by 16; that was not tried.")
 
 
 def test_only_the_arguments_that_matter_are_blamed() -> None:
@@ -129,6 +130,14 @@ def test_only_the_arguments_that_matter_are_blamed() -> None:
     found = said(kernels.matmul, *matmul_arguments(F16, size=500), **TILE)
     (narrow,) = (remark for remark in found if remark.kind == "narrow_access")
     assert "128 bits: N, K, sam, sbk and scm are not known to divide by 16;" in narrow.text
+
+
+def test_of_a_large_kernel_reasons_are_only_supposed():
+    arguments = (F32, F32, F32, 257, 191, 130, 130, 1, 191, 1, 191, 1)
+    found = compile_kernel(kernels.matmul, specialise(kernels.matmul, arguments, {"BM": 64, "BN": 64, "BK": 64}))
+    (narrow,) = (remark for remark in remarks(found) if remark.kind == "narrow_access")
+    assert "128 bits. Perhaps because M, N, K, sam, sbk and scm are not known to divide by 16; that was" in narrow.text
+    assert "otherwise" not in narrow.text
 
 
 def test_maxnreg_is_named_where_it_is_the_limit() -> None:

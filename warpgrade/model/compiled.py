@@ -35,7 +35,8 @@ _REGISTERS = re.compile(r"Used (\d+) registers")
 _STATIC_SHARED = re.compile(r"(\d+) bytes smem")
 #: How much all trials together may compile, in PTX instructions of the kernel as it is. What a trial takes whatever
 #: the kernel, 0.1 s, is worth 200 of them. Measured (Triton 3.8, x86-64): with 2200, ragged matmuls of 16 x 16 to
-#: 64 x 64 x 32 take 0.5 to 0.85 s of the processor, trials included; beyond, the kernel itself is most of it.
+#: 64 x 64 x 32 take 0.5 to 0.75 s of the processor, trials included, attention of 64 x 64 with one trial 0.95 s, and
+#: float32 matmuls of 64 x 64 x 64 and more, which get none, 0.7 s and more by themselves.
 _TRIAL_INSTRUCTIONS = 2200
 _TRIAL_START_INSTRUCTIONS = 200
 
@@ -46,9 +47,9 @@ def compile_kernel(
     """Compile one version of `kernel` for compute capability `arch`, one of `ARCHITECTURES`.
 
     With `explain`, a kernel whose accesses to global memory are narrow is compiled again to find the arguments that
-    are to blame (`narrowed_by`), each time without ptxas, and at most `trials` times: a large kernel once. That these
-    arguments together cost the accesses is always proven. That none of them could be left out is proven only where
-    there were trials enough, one more than arguments that are not known to divide by 16.
+    are to blame (`narrowed_by`), each time without ptxas, and at most `trials` times: a large kernel not at all. That
+    these arguments together cost the accesses is always proven. That none of them could be left out is proven only
+    where there were trials enough, one more than arguments that are not known to divide by 16.
 
     Whatever is wrong with the kernel is a CompileProblem; so are facts that cannot be read, which is our own fault
     ("unreadable"), because the kernel compiles. Raises TypeError if `kernel` has no @triton.jit function,
@@ -104,10 +105,10 @@ def _facts(
     accesses = here.accesses(counts, ttir.tiles(source, _LIBRARY), warps * THREADS_PER_WARP)
     narrowed_by: list[str] = []
     accesses_if_aligned = counts.accesses.total()
-    if explain and specialisation.unaligned and any(access.narrow for access in accesses):
-        narrowed_by, accesses_if_aligned = _blame(
-            function, specialisation, arch, output.texts["ptx"], accesses_if_aligned
-        )
+    left = trials(output.texts["ptx"].count(";")) if explain else 0
+    explained = left > 0
+    if explained and specialisation.unaligned and any(access.narrow for access in accesses):
+        narrowed_by, accesses_if_aligned = _blame(function, specialisation, arch, accesses_if_aligned, left)
     dots = tuple(
         Dot(dot.m, dot.n, dot.k, dot.operand, dot.accumulator, dot.precision, here.line(dot.place))
         for dot in ttir.dots(source, _LIBRARY)
@@ -144,6 +145,7 @@ def _facts(
         float64_lines=here.lines(ttir.float64(source, _LIBRARY)),
         unaligned=specialisation.unaligned,
         unaligned_pointers=specialisation.unaligned_pointers,
+        explained=explained,
         narrowed_by=tuple(narrowed_by),
         accesses_if_aligned=accesses_if_aligned,
         wide_integers=specialisation.wide_integers,
@@ -172,20 +174,20 @@ def _excess(facts: CompiledKernel) -> tuple[ProblemKind, str] | None:
 
 
 def trials(instructions: int) -> int:
-    """How often `compile_kernel` compiles a kernel of so many PTX instructions again to explain it: at least once.
+    """How often `compile_kernel` compiles a kernel of so many PTX instructions again to explain it.
 
     Counted in instructions, not seconds, so that a student is told the same on every machine.
     """
-    return max(1, _TRIAL_INSTRUCTIONS // (instructions + _TRIAL_START_INSTRUCTIONS))
+    return _TRIAL_INSTRUCTIONS // (instructions + _TRIAL_START_INSTRUCTIONS)
 
 
 def _blame(
-    function: JITFunction[Any], specialisation: Specialisation, arch: int, ptx_text: str, now: int
+    function: JITFunction[Any], specialisation: Specialisation, arch: int, now: int, left: int
 ) -> tuple[list[str], int]:
-    """Arguments that, known to divide by 16, would give fewer accesses than the `now` of `ptx_text`; and how many.
+    """Arguments that, known to divide by 16, would give fewer accesses than `now`; and how many.
 
-    As few arguments as `trials` permits to find. A reason that is found by trying, so that no student is told a guess:
-    the version in which just these are aligned was compiled, and has that many accesses.
+    As few arguments as `left` trials, one or more, permit to find. A reason that is found by trying, so that no student
+    is told a guess: the version in which just these are aligned was compiled, and has that many accesses.
     """
 
     def accesses(names: list[str]) -> int:
@@ -200,8 +202,7 @@ def _blame(
     # bounds rows, say) were tried, and not the pointers and strides, which nearly always do.
     pointers = specialisation.unaligned_pointers
     numbers = [name for name in specialisation.unaligned if name not in pointers]
-    left = trials(ptx_text.count(";")) - 1
-    for name in [*numbers, *pointers][:left]:
+    for name in [*numbers, *pointers][: left - 1]:
         without = [other for other in needed if other != name]
         if without and (found := accesses(without)) <= fewest:
             needed, fewest = without, found

@@ -185,17 +185,19 @@ def _narrow(facts: CompiledKernel) -> Remark | None:
     text = (
         f"{what} a thread{where}; what a thread moves would fill accesses of {max(a.widest_bits for a in narrow)} bits"
     )
-    if not facts.narrowed_by:
-        return Remark("narrow_access", _sentences(text), lines[0] if lines else 0)
-    pointers = [name for name in facts.narrowed_by if name in facts.unaligned_pointers]
-    numbers = [name for name in facts.narrowed_by if name not in facts.unaligned_pointers]
+    names = facts.narrowed_by if facts.explained else facts.unaligned
+    pointers = [name for name in names if name in facts.unaligned_pointers]
+    numbers = [name for name in names if name not in facts.unaligned_pointers]
     reasons = []
     if numbers:
         reasons.append(f"{_names(numbers)} not known to divide by 16")
     if pointers:
         reasons.append(f"{_names(pointers)} not at an address that divides by 16 bytes")
-    instead = f"otherwise there would be {facts.accesses_if_aligned} accesses, not {facts.access_count}"
-    text = f"{text}: {' and '.join(reasons)}; {instead}"
+    if reasons and facts.explained:
+        instead = f"otherwise there would be {facts.accesses_if_aligned} accesses, not {facts.access_count}"
+        text = f"{text}: {' and '.join(reasons)}; {instead}"
+    elif reasons:
+        text = f"{text}. Perhaps because {' and '.join(reasons)}; that was not tried"
     return Remark("narrow_access", _sentences(text), lines[0] if lines else 0)
 
 

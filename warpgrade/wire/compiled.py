@@ -111,6 +111,8 @@ class CompiledKernel(Message, frozen=True, tag="compiled"):
     unaligned: Names
     #: Those of them that are pointers.
     unaligned_pointers: Names
+    #: ... whether it was tried what they cost (a large kernel is not compiled again) ...
+    explained: bool
     #: ... and those of them that together made accesses narrower, as few as `model.compiled.trials` permits to find, by
     #: compiling again as if they did divide; empty where it would not help. Then there would be
     #: `accesses_if_aligned` instructions instead.
