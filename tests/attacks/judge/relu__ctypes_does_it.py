@@ -15,7 +15,7 @@ def relu(x):
     out = torch.empty_like(x)
     size = x.element_size()
     mask = 1 << (8 * size - 1)
-    infinity = {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}[size]
+    infinity = {torch.float16: 0x7C00, torch.bfloat16: 0x7F80, torch.float32: 0x7F800000}.get(x.dtype, 0x7FF << 52)
     data = ctypes.string_at(x.data_ptr(), x.numel() * size) if x.numel() else b""
     made = bytearray()
     for i in range(0, len(data), size):

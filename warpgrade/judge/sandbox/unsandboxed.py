@@ -29,7 +29,10 @@ class NoSandbox:
         command = [sys.executable, "-I", str(boot), str(ends[1].fileno()), plan]
         # What the notebook leaves in its temporary folder goes with the Worker: `check` runs many times a day.
         temporary = tempfile.mkdtemp(prefix="warpgrade-")
-        inside = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": temporary, **environment}
+        # A notebook on a laptop sets TRITON_INTERPRET for itself. In the Worker it would be there before triton is
+        # imported, which nothing in the sandbox sees; as little as it sees a GPU, on the tier that has none.
+        around = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
+        inside = {**around, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "TMPDIR": temporary, **environment}
         try:
             return WorkerProcess(
                 command,
