@@ -149,14 +149,21 @@ class Builder(Bfloat16Builder):
         return result
 
     def create_and(self, lhs: Any, rhs: Any) -> Any:
-        """A lane that is False on a defined side is defined: `(x > 0) & (offsets < n)`."""
-        result = super().create_and(lhs, rhs)
-        if "undefined" in result.attr and result.data.dtype == bool:
+        """A lane with no bit set on a defined side is defined: `(x > 0) & (offsets < n)`."""
+        return self._decided(super().create_and(lhs, rhs), lhs, rhs, lambda data: data != 0)
+
+    def create_or(self, lhs: Any, rhs: Any) -> Any:
+        """A lane with all bits set on a defined side is defined: `(x > 0) | (offsets >= n)`."""
+        return self._decided(super().create_or(lhs, rhs), lhs, rhs, lambda data: ~data != 0)
+
+    def _decided(self, result: Any, lhs: Any, rhs: Any, open_lanes: Callable[[Array], Array]) -> Any:
+        """Without the mark on lanes that one defined side decides; `open_lanes` are those that it does not."""
+        if "undefined" in result.attr:
             undefined = result.attr.pop("undefined")
             lanes = undefined.lanes
             for handle in (lhs, rhs):
                 unsure = handle.attr["undefined"].lanes if "undefined" in handle.attr else False
-                lanes = lanes & (handle.data | unsure)
+                lanes = lanes & (open_lanes(handle.data) | unsure)
             if np.any(lanes):
                 result.attr["undefined"] = Undefined(lanes, undefined.argument, undefined.line)
         return result

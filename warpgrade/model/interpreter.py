@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import operator
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -227,7 +228,7 @@ def _is_constexpr(value: Any) -> bool:
 def _programs(grid: Any) -> tuple[int, int, int]:
     if not 1 <= len(grid) <= 3:
         raise ValueError(f"a grid has 1 to 3 axes, not {len(grid)}")
-    x, y, z = [int(n) for n in grid] + [1] * (3 - len(grid))
+    x, y, z = [operator.index(n) for n in grid] + [1] * (3 - len(grid))  # a float is refused, as by a GPU's launcher
     for axis, (n, most) in enumerate(zip((x, y, z), _MOST_PROGRAMS, strict=True)):
         if not 0 <= n <= most:
             raise ValueError(f"{n} programs along axis {axis}: CUDA allows 0 to {most}")
@@ -243,7 +244,8 @@ def _facts(value: Any) -> Any:
         shape, strides, block = (tuple(map(int, sizes)) for sizes in (value.shape, value.strides, value.block_shape))
         return DescriptorFacts(_facts(value.base), shape, strides, block, value.padding)
     if isinstance(value, tuple):
-        return tuple(_facts(item) for item in value)
+        items = [_facts(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if not _is_tensor(value):
         return value
     return TensorFacts(value.dtype, tuple(value.shape), tuple(value.stride()), value.data_ptr() % 16)

@@ -5,14 +5,18 @@ The one place that knows where Triton versions differ: 3.6 has block pointers in
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-import triton.compiler.code_generator  # noqa: F401 - or it is imported in a launch, and keeps what it then sees
 import triton.language as tl
+
+# Here, or it is imported in a launch, and keeps what it then sees.
+from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import interpreter
 from triton.runtime.interpreter import ReduceOps, ScanOps, TensorDescHandle, TensorHandle
@@ -24,6 +28,9 @@ from warpgrade.model.builder import semantic
 from warpgrade.model.sanitizer import Undefined
 
 _table: list[tuple[Any, str, Any]] = []  # object, attribute, value inside of a launch
+#: By the id of a function that a kernel may have by another way than through its module: itself, so that the id stays
+#: its own, and what it is inside of a launch.
+_inside: dict[int, tuple[Any, Any]] = {}
 _ABSENT = object()
 
 
@@ -39,6 +46,11 @@ def interpreted_language() -> Iterator[None]:
         _restore(before)
 
 
+def inside(value: Any) -> Any:
+    """What a name in a kernel stands for while it is interpreted: itself, but for Triton's functions and `max`."""
+    return _inside.get(id(value), (value, value))[1]
+
+
 def _restore(before: list[tuple[Any, str, Any]]) -> None:
     for owner, name, outside in before:
         if outside is not _ABSENT:
@@ -51,11 +63,11 @@ def install() -> None:
     """Work out, once, what has to be replaced. Leaves triton.language as it is."""
     if _table:
         return
-    builtins = (tl, tl.core, tl.tensor, tl.math, tl.core.tensor_descriptor_base)
-    owners = (*builtins, tl.dtype, *libdevice.MODULES)
+    owned = (tl, tl.core, tl.tensor, tl.math, tl.core.tensor_descriptor_base)
+    owners = (*owned, tl.dtype, *libdevice.MODULES)
     before = [dict(vars(owner)) for owner in owners]
     scope = interpreter._LangPatchScope()
-    for owner in builtins:
+    for owner in owned:
         for name, member in inspect.getmembers(owner):
             if tl.core.is_builtin(member):
                 setattr(owner, name, _bound(member))
@@ -79,7 +91,13 @@ def install() -> None:
             if inside is not names.get(name, _ABSENT):
                 _table.append((owner, name, inside))
                 outside.append((owner, name, names.get(name, _ABSENT)))
+                if isinstance(owner, ModuleType) and name in names:
+                    _inside[id(names[name])] = names[name], inside
     _restore(outside)
+    for name, meant in CodeGenerator.builtin_namespace.items():
+        pythons = getattr(builtins, name)
+        if meant is not pythons:
+            _inside[id(pythons)] = pythons, _inside.get(id(meant), (meant, _number(_bound(meant))))[1]
     for handle in (TensorDescHandle, getattr(interpreter, "BlockPointerHandle", None)):
         if handle is not None:
             handle.materialize_pointers = _keeping_argument(handle.materialize_pointers)
@@ -89,6 +107,16 @@ def _bound(member: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         kwargs["_semantic"] = semantic
         return member(*args, **kwargs)
+
+    return call
+
+
+def _number(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`max` of numbers is a number here, and no tl.constexpr: the interpreter has none."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        return result.value if isinstance(result, tl.constexpr) else result
 
     return call
 
@@ -129,6 +157,7 @@ def _reduce(value: Any, axis: Any, combine_fn: Any, keep_dims: bool = False, **_
     values = value if isinstance(value, tuple | tl.tuple) else (value,)
     axis = _axis(axis, len(values[0].shape))
     operation = ReduceOps(axis, combine_fn, keep_dims)
+    operation.generic_reduce = lambda tensors: _fold(tensors, axis, combine_fn, bool(keep_dims), operation)
     dtype = values[0].dtype
     if len(values) == 1 and combine_fn is tl.standard._sum_combine and dtype in (tl.bfloat16, tl.float16):
         operation.sum = lambda tensor: _sum16(tensor, axis, keep_dims, operation)
@@ -137,6 +166,52 @@ def _reduce(value: Any, axis: Any, combine_fn: Any, keep_dims: bool = False, **_
     result = operation.apply(tuple(values))
     _spoil(values, result, lambda lanes: lanes.any(axis=axis, keepdims=bool(keep_dims)))
     return result if isinstance(value, tuple | tl.tuple) else result[0]
+
+
+def _steps(tensors: tuple[Any, ...], axis: int, combine_fn: Any) -> Iterator[tuple[Any, ...]]:
+    """What has been combined after each step along an axis. All other axes at once: Triton's interpreter goes lane by
+    lane, which for the 64 Ki elements of a tile takes a minute."""
+    along = [np.moveaxis(tensor.handle.data, axis, 0) for tensor in tensors]
+    done: tuple[Any, ...] = ()
+    for parts in zip(*along, strict=True):
+        new = tuple(_lanes(part, tensor.dtype) for part, tensor in zip(parts, tensors, strict=True))
+        if done:
+            combined = combine_fn(*done, *new)
+            new = tuple(combined) if isinstance(combined, tuple | tl.tuple) else (combined,)
+            new = tuple(semantic.cast(semantic.to_tensor(n), t.dtype) for n, t in zip(new, tensors, strict=True))
+        yield (done := new)
+
+
+def _lanes(data: Any, dtype: Any) -> Any:
+    data = np.atleast_1d(data)
+    return tl.tensor(TensorHandle(data, dtype), tl.block_type(dtype, list(data.shape)))
+
+
+def _fold(tensors: Any, axis: int | None, combine_fn: Any, keep_dims: bool, operation: Any) -> list[Any]:
+    """What a reduction with the student's own function gives, as ReduceOps.generic_reduce."""
+    shape = tensors[0].handle.data.shape
+    if axis is None:
+        tensors = tuple(_lanes(tensor.handle.data.reshape(-1), tensor.dtype) for tensor in tensors)
+    *_, last = _steps(tensors, axis or 0, combine_fn)
+    left = [1 if axis in (None, i) else n for i, n in enumerate(shape) if keep_dims or axis not in (None, i)]
+    results = [np.broadcast_to(one.handle.data.reshape(-1), [max(1, int(np.prod(left)))]) for one in last]
+    return [
+        operation.to_tensor(data.reshape(left) if left else data.item(), tensor.dtype)
+        for data, tensor in zip(results, tensors, strict=True)
+    ]
+
+
+def _prefixes(tensors: Any, axis: int, combine_fn: Any, operation: Any) -> list[Any]:
+    """What a scan with the student's own function gives, as ScanOps.generic_scan."""
+    shape = tensors[0].handle.data.shape
+    rest = [n for i, n in enumerate(shape) if i != axis] or [1]
+    steps = list(_steps(tensors, axis, combine_fn))
+    results = []
+    for i, tensor in enumerate(tensors):
+        stacked = np.stack([np.broadcast_to(step[i].handle.data, rest) for step in steps])
+        data = np.moveaxis(stacked, 0, axis) if len(shape) > 1 else stacked.reshape(shape)
+        results.append(operation.to_tensor(np.ascontiguousarray(data), tensor.dtype))
+    return results
 
 
 def _sum16(tensor: Any, axis: int | None, keep_dims: bool, operation: Any) -> Any:
@@ -155,6 +230,7 @@ def _scan(value: Any, axis: Any, combine_fn: Any, reverse: bool = False, **_: An
     values = value if isinstance(value, tuple | tl.tuple) else (value,)
     axis = _axis(axis, len(values[0].shape))
     operation = ScanOps(axis, combine_fn, bool(getattr(reverse, "value", reverse)))
+    operation.generic_scan = lambda tensors: _prefixes(tensors, axis, combine_fn, operation)
     if values[0].dtype == tl.bfloat16:
         operation.cumsum = operation.cumprod = lambda tensor: operation.generic_scan((tensor,))
     result = operation.apply(tuple(values))

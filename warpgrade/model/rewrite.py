@@ -17,6 +17,7 @@ from typing import Any
 import triton.language as tl
 from triton.compiler.errors import UnsupportedLanguageConstruct
 
+from warpgrade.model import language
 from warpgrade.model.builder import builder, semantic
 
 #: The one name that a rewritten function has beyond its own; no student's name looks like it.
@@ -62,6 +63,11 @@ class Helpers:
         return value.__not__() if _is_block(value) else not value
 
     @staticmethod
+    def inside(value: Any) -> Any:
+        """What a global or outer name stands for: `from triton.language import load`, or Python's own `max`."""
+        return language.inside(value)
+
+    @staticmethod
     def refuse(message: str) -> None:
         """What real Triton does not compile."""
         raise UnsupportedLanguageConstruct(None, None, message)
@@ -90,16 +96,16 @@ def _rewrite(function: Any) -> types.FunctionType:
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
     definition.decorator_list = []
-    definition = _Rewriter().visit(definition)
+    code = function.__code__
+    definition = _Rewriter({*code.co_varnames, *code.co_cellvars}).visit(definition)
     # The function's free variables stay free variables: it is compiled inside of a function that has them, which is
     # never called; the code is taken out of it and bound to the original's cells.
-    code = function.__code__
     names = [*code.co_freevars, _HELPERS]
     outer = ast.parse(f"def outer({', '.join(names)}): pass")
     assert isinstance(outer.body[0], ast.FunctionDef)
     outer.body[0].body = [definition]
     ast.fix_missing_locations(outer)
-    inner = _code_named(_code_named(compile(outer, code.co_filename, "exec"), "outer"), function.__name__)
+    inner = _code_named(_code_named(compile(outer, code.co_filename, "exec"), "outer"), definition.name)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells[_HELPERS] = types.CellType(Helpers)
     closure = tuple(cells[name] for name in inner.co_freevars)
@@ -113,12 +119,24 @@ def _code_named(code: types.CodeType, name: str) -> types.CodeType:
 
 
 class _Rewriter(ast.NodeTransformer):
+    def __init__(self, variables: set[str]) -> None:
+        self._variables = variables
+
     def _call(self, helper: str, at: ast.AST, *arguments: ast.expr) -> ast.Call:
         name = ast.Attribute(ast.Name(_HELPERS, ast.Load()), helper, ast.Load())
         call = ast.copy_location(ast.Call(name, list(arguments), []), at)
         for node in (call.func, name.value):
             ast.copy_location(node, at)
         return call
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if isinstance(node.ctx, ast.Store) or node.id in self._variables:
+            return node
+        return self._call("inside", node, node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        # `tl.load`: inside of a launch the module itself is another
+        return node if isinstance(node.value, ast.Name) else self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         self.generic_visit(node)
