@@ -9,7 +9,7 @@ from warpgrade.course import Exercise
 from warpgrade.judge.marks import Mark
 from warpgrade.judge.verdict import ExerciseVerdict, TestKind
 from warpgrade.report.kernels import kernel_lines
-from warpgrade.report.printable import printable
+from warpgrade.report.printable import one_line
 from warpgrade.report.text import hint_of, test_lines
 
 NOT_DECLARED = "No exercise is declared for this cell: a person marks it."
@@ -30,7 +30,7 @@ def cell_text(exercise: Exercise | None, speed: bool, mark: Mark | None, judged:
         if not speed:
             lines += [f"  hint: {hint}" for hint in [hint_of(exercise, judged)] if hint]
             lines += kernel_lines(judged.kernels)
-            lines += [f"  note: {printable(notice)}" for notice in judged.notices]
+            lines += [f"  note: {one_line(notice)}" for notice in judged.notices]
     return "\n".join(_wrapped(line) for text in lines for line in text.splitlines())
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
 
 from warpgrade.judge.verdict import KernelReport
 from warpgrade.model.traffic import SECTOR_BYTES, Traffic
 from warpgrade.report.facts import kib, one_table, remarks
-from warpgrade.report.printable import printable
+from warpgrade.report.printable import one_line, word
 from warpgrade.wire.messages import ArgumentTraffic
 
 #: Below, a remark is made. Neighbouring lanes that read neighbouring elements fill their sectors but for the first and
@@ -20,7 +23,22 @@ _FEW_SECTORS = 64
 
 def kernel_lines(kernels: Iterable[KernelReport]) -> list[str]:
     """The report of the kernels of an exercise, a line each, indented by two; [] without any."""
-    return [f"  {printable(line)}" for kernel in kernels for line in _one(kernel)]
+    return [f"  {line}" for kernel in kernels for line in _one(_harmless(kernel))]
+
+
+def _harmless(kernel: KernelReport) -> KernelReport:
+    """Each string of it on one line: a Worker sends what it likes, and so does the compiler of a submission's names."""
+    clean = msgspec.convert(_each(msgspec.to_builtins(kernel)), KernelReport)
+    traffic = {word(name): moved for name, moved in clean.traffic.items()}
+    return msgspec.structs.replace(clean, name=word(clean.name), traffic=traffic)
+
+
+def _each(value: Any) -> Any:
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, dict):
+        return {_each(key): _each(item) for key, item in value.items()}
+    return [_each(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _one(kernel: KernelReport) -> list[str]:

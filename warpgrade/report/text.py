@@ -15,7 +15,7 @@ from warpgrade.course import Assignment, Exercise
 from warpgrade.judge.marks import Mark, correctness_mark, speed_mark
 from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind, Verdict
 from warpgrade.report.kernels import kernel_lines
-from warpgrade.report.printable import printable
+from warpgrade.report.printable import block, one_line, printable
 
 _SEED = "seed: "
 _STYLES = {Outcome.PASSED: "green", Outcome.PENDING: "cyan", Outcome.INCONCLUSIVE: "cyan", Outcome.FAULT: "magenta"}
@@ -98,7 +98,7 @@ def table(
             )
         about = [("fault", printable(verdict.fault_evidence) if evidence else ""), ("hint", hint_of(exercise, verdict))]
         about += [("", "\n".join(kernel_lines(verdict.kernels)))] if every_test else []
-        for label, text in [*about, *(("note", printable(notice)) for notice in verdict.notices)]:
+        for label, text in [*about, *(("note", one_line(notice)) for notice in verdict.notices)]:
             if text:
                 grid.add_row(_named([], text), label, "", "")
     return Group(grid, escape(summary(assignment, judged)))
@@ -138,9 +138,11 @@ def student_text(test: Verdict) -> str:
         return ""
     text = test.sentence
     if test.location is not None and test.location.text:
-        text += f"\n  cell {test.location.cell}, line {test.location.line}: {test.location.text}"
+        text += f"\n  cell {test.location.cell}, line {test.location.line}: {one_line(test.location.text)}"
     if test.kind is TestKind.PUBLIC:
-        text += "".join(f"\n  {line}" for line in evidence_lines(test) if not line.startswith(_SEED))
+        text += "".join(
+            f"\n  {line}" for told in evidence_lines(test) if not told.startswith(_SEED) for line in told.splitlines()
+        )
     return printable(text)
 
 
@@ -159,8 +161,8 @@ def _unshown(test: Verdict) -> list[str]:
 
 
 def evidence_lines(test: Verdict) -> list[str]:
-    """The evidence of one test, a line each."""
-    return [printable(f"{name}: {value}") for name, value in test.evidence.items()]
+    """The evidence of one test: a line each, and below it marked lines where a text has more."""
+    return [block(f"{one_line(name)}: {value}") for name, value in test.evidence.items()]
 
 
 def check_report(exercise: Exercise, judged: ExerciseVerdict, *, hidden: bool = False) -> str:
@@ -177,7 +179,7 @@ def check_report(exercise: Exercise, judged: ExerciseVerdict, *, hidden: bool = 
         lines.append(f"{exercise.id}: hidden tests {_passed(others)}/{len(others)}")
         lines += test_lines(others, evidence=True)
     lines += kernel_lines(judged.kernels)
-    lines += [f"  note: {printable(notice)}" for notice in judged.notices]
+    lines += [f"  note: {one_line(notice)}" for notice in judged.notices]
     if not hidden and _passed(public) == len(public) and not judged.fault:
         lines.append("  The hidden tests try more sizes and values: reread the contract before you submit.")
     return "\n".join(lines)
@@ -198,7 +200,7 @@ def test_lines(tests: list[Verdict], *, evidence: bool = False) -> list[str]:
         label = "FAIL" if first.outcome.decided else "--  "
         lines += [f"  {label}  {name}: {first.outcome}" for name in _names(same, tests)]
         lines += [f"        {line}" for line in student_text(first).splitlines()]
-        lines += [f"        {line}" for line in (_unshown(first) if evidence else ())]
+        lines += [f"        {line}" for told in (_unshown(first) if evidence else ()) for line in told.splitlines()]
     return lines
 
 

@@ -16,9 +16,10 @@ AccessKind = Literal["load", "store", "async_copy"]
 #: wrong name, type or shape. static_assert: the kernel's own assertion. options: num_warps and the like.
 #: shared_memory, tensor_memory, threads: more than a block may have. ptxas, compiler: the tools below Triton's
 #: language refused. refused: the allow-list's. unreadable: it compiles, and what came out could not be read: our fault.
+#: undecided: our own code failed on the kernel, so whether it compiles is not known.
 ProblemKind = Literal[
     "not_implemented", "unsupported", "error", "static_assert", "options", "shared_memory", "tensor_memory", "threads",
-    "ptxas", "compiler", "refused", "unreadable",
+    "ptxas", "compiler", "refused", "unreadable", "undecided",
 ]  # fmt: skip
 #: Where a kernel compiles, and one architecture has too little for it. A tuner passes over such configurations.
 RESOURCE_PROBLEMS = frozenset[ProblemKind]({"shared_memory", "tensor_memory", "threads"})
@@ -26,7 +27,9 @@ RESOURCE_PROBLEMS = frozenset[ProblemKind]({"shared_memory", "tensor_memory", "t
 #: Places named in the facts. Totals are of all; a kernel that touches memory in more places is no exercise of ours.
 MAX_PLACES = 256
 MAX_DOTS, MAX_NAMES = 64, 64
-Widths = Annotated[dict[int, Count], msgspec.Meta(max_length=16)]
+#: Bits of an instruction. Bounded, because a key of a thousand digits would be an int as well.
+Width = Annotated[int, msgspec.Meta(ge=1, le=4096)]
+Widths = Annotated[dict[Width, Count], msgspec.Meta(max_length=16)]
 Lines = Annotated[tuple[Count, ...], msgspec.Meta(max_length=MAX_PLACES)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_NAMES)]
 
