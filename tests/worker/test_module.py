@@ -306,3 +306,18 @@ def test_a_syntax_error_of_a_class_of_the_students_own_is_a_problem_like_any_oth
     )
     (problem,) = module.problems
     assert (problem.exception, problem.text) == ("Mine", "mine")
+
+
+def test_after_a_total_only_definitions_are_run(tmp_path: Path) -> None:
+    heavy = "import time\nstart = time.monotonic()\nwhile_busy = [0 for i in iter(lambda: time.monotonic() - start < 0.3, False)]"
+    cells = [
+        SourceCell(1, heavy),
+        SourceCell(2, "BLOCK = 64\nslow = time.sleep(9)"),
+        SourceCell(3, "def f(): return BLOCK"),
+    ]
+    built = SubmissionModule(cells, tmp_path, statement_limit_s=10.0, total_limit_s=0.2)
+    assert names(built) >= {"BLOCK", "f"}
+    assert built.module.f() == 64
+    assert where(built)[1:] == [("NoTimeLeft", 2, 2)]
+    assert where(built)[0][1:] == (1, 3)  # the rest of the total is all that it gets
+    sys.modules.pop(MODULE_NAME, None)

@@ -19,6 +19,7 @@ import operator
 import re
 import signal
 import sys
+import time
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +30,10 @@ from warpgrade.wire.messages import Location, Problem
 
 MODULE_NAME = "submission"
 _MAX_PROBLEMS = 10
+#: All top-level statements together: below the Judge's 60 s for a load, after which everything would be lost.
+TOTAL_LIMIT_S = 40.0
+#: What a definition gets after that: an import, decorators, defaults and a class's body take time.
+_DEFINITION_LIMIT_S = 5.0
 _FUTURE_FLAGS = functools.reduce(
     operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 )
@@ -52,10 +57,16 @@ class StatementTimedOut(BaseException):
     """A top-level statement took too long. Not an Exception, so that `except Exception` around it does not eat it."""
 
 
+class NoTimeLeft(Exception):  # noqa: N818 - names what happened
+    """A top-level statement was not run, because those before it took too long together."""
+
+
 class SubmissionModule:
     """The module made of a submission, and where each of its lines came from."""
 
-    def __init__(self, cells: list[SourceCell], folder: Path, *, statement_limit_s: float) -> None:
+    def __init__(
+        self, cells: list[SourceCell], folder: Path, *, statement_limit_s: float, total_limit_s: float = TOTAL_LIMIT_S
+    ) -> None:
         self.path = folder / f"{MODULE_NAME}.py"
         self.problems: list[Problem] = []
         self._first_line: list[tuple[int, SourceCell]] = []  # of each cell, in the file
@@ -69,9 +80,19 @@ class SubmissionModule:
         # By hand, because linecache believes a "coding:" remark in the first lines, which means nothing in a cell.
         lines = [line + "\n" for line in self._lines]
         linecache.cache[str(self.path)] = (sum(map(len, lines)), None, lines, str(self.path))
+        end = time.monotonic() + total_limit_s
         for tree in trees:
             for statement in tree.body:
-                self._run(statement, statement_limit_s)
+                left_s = end - time.monotonic()
+                if _is_definition(statement):
+                    left_s = max(left_s, _DEFINITION_LIMIT_S)
+                if left_s <= 0:
+                    place = self.location(statement.lineno)
+                    self._report(
+                        Problem(NoTimeLeft.__name__, f"after {total_limit_s:.0f} s of other statements", place)
+                    )
+                    continue
+                self._run(statement, min(statement_limit_s, left_s))
 
     def locate(self, traceback: TracebackType | None) -> Location | None:
         """The innermost line of the student's own code in a traceback."""
@@ -139,6 +160,16 @@ class SubmissionModule:
                 text = self._lines[line - 1].strip()[:200] if line <= len(self._lines) else ""
                 return Location(min(cell.number, 10_000), min(line - offset, 10_000), text)
         return None
+
+
+def _is_definition(statement: ast.stmt) -> bool:
+    """Whether it takes no time to speak of: imports, functions, classes, and assignments that call nothing."""
+    if isinstance(statement, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return True
+    return isinstance(statement, (ast.Assign, ast.AnnAssign)) and not any(
+        isinstance(node, (ast.Call, ast.ListComp, ast.SetComp, ast.DictComp, ast.BinOp, ast.Subscript))
+        for node in ast.walk(statement)
+    )
 
 
 def keep(body: list[ast.stmt]) -> list[ast.stmt]:
