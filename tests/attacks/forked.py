@@ -1,7 +1,8 @@
 """A Worker forked from a process that has imported torch: 0.1 s instead of 3, and no protection at all.
 
 For attacks whose defence is the Judge's comparison, contract, canaries, clock or lint. What touches files, processes
-or memory goes through the real sandbox. `python -I forked.py FD` is the process that forks.
+or memory goes through the real sandbox. `python -I forked.py FD FOLDER` is the process that forks; it imports the
+package in FOLDER, the one under test.
 """
 
 from __future__ import annotations
@@ -62,10 +63,12 @@ class ForkedSandbox:
     isolated = True
 
     def __init__(self, temporary: Path) -> None:
+        import warpgrade
+
         self._ours, theirs = socket.socketpair()
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
         self._server = subprocess.Popen(
-            [sys.executable, "-I", __file__, str(theirs.fileno())],
+            [sys.executable, "-I", __file__, str(theirs.fileno()), str(Path(warpgrade.__file__).parents[1])],
             pass_fds=[theirs.fileno()],
             env=environment,
             cwd=temporary,
@@ -122,4 +125,5 @@ class _Running:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[2])  # before what is installed, which may be another version
     serve(int(sys.argv[1]))

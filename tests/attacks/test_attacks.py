@@ -20,6 +20,7 @@ import pytest
 from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 
+import warpgrade
 from warpgrade.course import Course
 from warpgrade.grading.pipeline import grade_class, nbgrader_config
 from warpgrade.judge import contract, inputs, lint
@@ -197,6 +198,15 @@ def test_without_its_defence_the_attack_succeeds(name, defence, judge, monkeypat
     assert earned(exercise, judged) == JUDGE[name]["without"][defence], [
         (v.test, str(v.outcome), v.sentence) for v in verdicts_of(judged)
     ]
+
+
+def test_a_forked_worker_is_of_the_package_under_test(tmp_path, monkeypatch):
+    (tmp_path / "warpgrade").mkdir()
+    (tmp_path / "warpgrade/__init__.py").write_text("raise SystemExit(42)")
+    monkeypatch.setattr(warpgrade, "__file__", str(tmp_path / "warpgrade/__init__.py"))
+    sandbox = _beside("forked").ForkedSandbox(tmp_path)
+    assert sandbox._server.wait(60) == 42
+    sandbox._ours.close()
 
 
 def test_what_a_submission_saw_of_hidden_inputs_is_in_nothing_that_students_read(judge):

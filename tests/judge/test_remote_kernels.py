@@ -12,6 +12,7 @@ from tests.kernel_facts import facts
 from warpgrade.judge.failure import Failure
 from warpgrade.judge.remote import MAX_COMPILED, MAX_REPORTED, RemoteSubmission
 from warpgrade.judge.verdict import Outcome
+from warpgrade.model.architectures import DEFAULT_ARCHITECTURES
 from warpgrade.wire.compiled import RESOURCE_PROBLEMS, CompileProblem, ProblemKind
 from warpgrade.wire.messages import (
     ArgumentTraffic,
@@ -91,13 +92,29 @@ def test_so_many_versions_of_a_kernel_are_asked_about(running: Any) -> None:
     compiler = Compiler(lambda m: facts(m.arch) if m.kernel != 3 else CompileProblem("error", m.arch, ""))
     remote = running(compiler, *(use(number) for number in range(4)))
     assert failure(remote).outcome is Outcome.DOES_NOT_COMPILE
+
+
+@pytest.mark.parametrize("drawn", [0, 1])
+def test_of_very_many_versions_some_are_drawn(drawn: int, running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warpgrade.judge.remote.secrets.randbelow", lambda most: drawn)
     compiler = Compiler()
-    remote = running(compiler, *(use(number) for number in range(MAX_COMPILED + 5)), use(99, name="other"))
+    many = [use(number) for number in range(MAX_COMPILED + 5)]
+    remote = running(compiler, *many, use(99, name="other"))
     remote.double(X)
-    assert [message.kernel for message in compiler.asked] == [*range(MAX_COMPILED), 99]
+    asked = [message.kernel for message in compiler.asked]
+    assert asked == [*range(MAX_COMPILED + (5 if drawn == 0 else 0)), 99]
 
 
-@pytest.mark.parametrize("kind", sorted(set(get_args(ProblemKind)) - {"unreadable"}))
+def test_a_later_version_that_does_not_compile_is_not_safe(running: Any) -> None:
+    compiler = Compiler(lambda m: CompileProblem("error", m.arch, "") if m.kernel >= MAX_COMPILED else facts(m.arch))
+    remote = running(compiler, *(use(number) for number in range(MAX_COMPILED + 20)))
+    with pytest.raises(Failure) as caught:
+        for _ in range(10):  # with 20 draws of one in four each: all of them miss once in 10**25 runs
+            remote.double(X)
+    assert caught.value.outcome is Outcome.DOES_NOT_COMPILE
+
+
+@pytest.mark.parametrize("kind", sorted(set(get_args(ProblemKind)) - {"unreadable", "undecided"}))
 def test_what_compiles_nowhere_fails_each_test_and_tells_nothing_of_the_compilers_text(kind: Any, running: Any) -> None:
     compiler = Compiler(problem(kind))
     remote = running(compiler, use())
@@ -121,7 +138,7 @@ def test_a_tuner_passes_over_what_needs_too_much(kind: Any, running: Any) -> Non
     if kind in RESOURCE_PROBLEMS or kind == "unreadable":
         assert torch.equal(remote.double(X), X + X)
     else:
-        assert failure(remote).outcome.decided
+        assert failure(remote).outcome.decided is (kind != "undecided")
 
 
 def test_facts_that_cannot_be_read_are_our_fault_and_cost_nothing(running: Any) -> None:
@@ -146,6 +163,17 @@ def test_what_the_compiler_refuses_comes_before_what_the_interpreter_found(runni
 
     assert failure(running(Compiler(problem("error")), on_call=raises)).outcome is Outcome.DOES_NOT_COMPILE
     assert failure(running(Compiler(), on_call=raises)).outcome is Outcome.MEMORY_ERROR
+
+
+def test_what_only_a_gpu_can_run_is_pending_once_it_compiles(running: Any) -> None:
+    def raises(player: Any, call: Call, payload: bytearray) -> None:
+        player.say(Raised(Problem("NotInterpreted", "inline_asm", Location(1, 1, "")), "call", (use(),)))
+
+    assert failure(running(Compiler(problem("error")), on_call=raises)).outcome is Outcome.DOES_NOT_COMPILE
+    found = failure(running(Compiler(), on_call=raises))
+    assert found.outcome is Outcome.PENDING
+    assert not found.outcome.decided
+    assert "only a GPU can run" in found.sentence
 
 
 def test_what_is_not_written_is_not_compiled(running: Any) -> None:
@@ -208,3 +236,27 @@ def test_a_dead_workers_kernels_are_forgotten(running: Any) -> None:
     assert remote.kernel_reports() == []
     assert remote.kernels == ()
     assert remote.compiled() == []
+
+
+def test_a_kernel_on_which_our_own_code_fails_is_neither_a_zero_nor_marks(running: Any) -> None:
+    found = failure(running(Compiler(problem("undecided")), use()))
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert not found.outcome.decided
+    assert "4711" not in found.sentence
+
+
+def test_kernels_that_were_not_told_of_are_refused(running: Any) -> None:
+    def leaves_out(player: Any, call: Call, payload: bytearray) -> None:
+        raised = Problem("ValueError", "", None)
+        player.say(Raised(raised, "call", (use(),), (), kernels_left_out=1))
+
+    found = failure(running(Compiler(), on_call=leaves_out))
+    assert found.outcome is Outcome.REFUSED
+    assert "more than 32 different versions" in found.sentence
+
+
+def test_where_one_architecture_is_not_known_the_other_s_refusal_is_no_zero(running: Any) -> None:
+    def answer(message: Compile) -> CompileProblem:
+        return CompileProblem("undecided" if message.arch == DEFAULT_ARCHITECTURES[0] else "error", message.arch, "")
+
+    assert failure(running(Compiler(answer), use())).outcome is Outcome.INCONCLUSIVE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
+import msgspec
 import pytest
 import torch
 
@@ -14,7 +15,9 @@ from warpgrade.judge.remote import RemoteSubmission
 from warpgrade.judge.sandbox.unsandboxed import NoSandbox
 from warpgrade.judge.verdict import Outcome, Tier
 from warpgrade.model.compiled import compile_kernel
+from warpgrade.model.sanitizer import Launch
 from warpgrade.model.signature import specialise
+from warpgrade.model.traffic import Traffic
 from warpgrade.submission import CodeCell, Submission
 from warpgrade.wire.compiled import CompiledKernel, CompileProblem
 from warpgrade.wire.messages import Compile, Location, Returned, WorkerMessage
@@ -23,6 +26,17 @@ from warpgrade.worker.kernels import Kernels
 from warpgrade.worker.module import SubmissionModule
 
 X = torch.arange(1, 11, dtype=torch.float32)
+NOT_ASCII = """\
+@triton.jit
+def köpie(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+def in_another_language(x):
+    y = torch.empty_like(x)
+    köpie[(1,)](x, y, x.numel(), BLOCK=16)
+    return y
+"""
 CELLS = (
     """\
 import os
@@ -163,6 +177,7 @@ def size_as_float(x):
     size_written[(1,)](y, x.numel(), BLOCK=16)
     return y
 """,
+    NOT_ASCII,
 )
 
 
@@ -305,6 +320,37 @@ def test_a_full_scratch_folder_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> 
     answer = kernels.compiled(Compile(0, 80))
     assert isinstance(answer, CompileProblem)
     assert (answer.kind, answer.message) == ("compiler", "no room to compile in: No space left on device")
+
+
+def test_a_failure_of_our_own_code_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = Kernels(cast(SubmissionModule, None))
+    kernels._known = [cast(Any, None)]
+    monkeypatch.setattr(kernels, "_compile", lambda *unused: 1 / 0)
+    answer = kernels.compiled(Compile(0, 80))
+    assert isinstance(answer, CompileProblem)
+    assert (answer.kind, answer.message) == ("undecided", "ZeroDivisionError: division by zero")
+
+
+@pytest.mark.parametrize(("versions", "told", "left_out"), [(32, 32, 0), (33, 32, 1)])
+def test_how_many_kernels_are_told_of(versions: int, told: int, left_out: int) -> None:
+    kernels = Kernels(cast(SubmissionModule, None))
+    session = kernels.session(0)
+    names = [f"a_long_name_of_an_argument_{i}" for i in range(20)]
+    for number in range(versions):
+        launch = Launch(probe._sums, "k", (1, 1, 1), {}, {"BLOCK": number}, {})
+        launch.traffic.update({name: Traffic(1, 1, 1, 1, 1, 1) for name in names})
+        session.launches.append(launch)
+    uses, rest = kernels.uses(session)
+    assert ([use.number for use in uses], rest) == (list(range(told)), left_out)
+    assert len(msgspec.json.encode(uses)) <= 17 * 1024
+    assert uses[0].traffic, "what there is room for is told"
+
+
+def test_a_name_that_is_not_ascii_ends_no_worker(remote: RemoteSubmission) -> None:
+    with pytest.raises(Failure) as caught:
+        remote.in_another_language(X)
+    assert caught.value.outcome is Outcome.DOES_NOT_COMPILE, "as on a GPU: Triton takes no such name"
+    assert torch.equal(remote.right(X).tensor, 2 * X), "it still answers"
 
 
 def test_facts_that_cannot_be_read_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,10 @@ def generator(x): yield 1
 def counter(x): return functools.partial(twice, factor=7)
 def takes_two(x, y): return x
 def many(x): return [1] * 40
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return twice(x)
+by_autograd = Twice.apply
 not_callable = 5
 """,
     "x = 1 / 0\nafter = 1\n",
@@ -102,7 +106,8 @@ def failure(remote: RemoteSubmission, name: str, *arguments: Any) -> Failure:
 
 
 @pytest.mark.parametrize(
-    ("name", "factor"), [("twice", 2), ("by_lambda", 3), ("by_partial", 4), ("by_object", 5), ("by_with", 6)]
+    ("name", "factor"),
+    [("twice", 2), ("by_lambda", 3), ("by_partial", 4), ("by_object", 5), ("by_with", 6), ("by_autograd", 2)],
 )
 def test_whatever_can_be_called_is_a_launcher(name: str, factor: int, remote: RemoteSubmission) -> None:
     assert torch.equal(getattr(remote, name)(X).tensor, X * factor)
@@ -173,7 +178,7 @@ def test_the_workers_account_of_torch(remote: RemoteSubmission, monkeypatch: pyt
     seen: list[tuple[list[str], int]] = []
     monkeypatch.setattr(
         "warpgrade.judge.lint.check_own_work",
-        lambda exercise, operations, launches, empty: seen.append((operations, launches)),
+        lambda exercise, answer, **more: seen.append((answer.torch_operations, answer.kernel_launches)),
     )
     for name in ("twice", "torchy", "escapes"):
         getattr(remote, name)(X)

@@ -10,7 +10,7 @@ from warpgrade.judge.verdict import Outcome
 from warpgrade.model.findings import plain_sentence
 from warpgrade.submission import Submission
 from warpgrade.wire.compiled import CompileProblem, ProblemKind
-from warpgrade.wire.messages import FindingKind, Location, SanitizerFinding
+from warpgrade.wire.messages import MAX_KERNELS, FindingKind, Location, SanitizerFinding
 
 _MEMORY: tuple[FindingKind, ...] = (
     "out_of_bounds", "between_rows", "race", "two_lanes", "uninitialised", "input_written", "undefined",
@@ -80,6 +80,13 @@ def failure_of_problem(problem: CompileProblem, place: Location | None) -> Failu
     if problem.kind == "unreadable":
         sentence = "What the compiler made of the kernel could not be read, which is not your fault."
         return Failure(Outcome.INCONCLUSIVE, sentence, evidence={"compiler": problem.message})
+    if problem.kind == "undecided":
+        # Neither a zero nor marks: a submission can make our code fail, and code that failed has not compiled it.
+        sentence = (
+            "Whether the kernel compiles could not be found out, because the course's own code failed on it. No mark "
+            "is lost by that: a person decides. Try plain letters and digits in the names of the kernel."
+        )
+        return Failure(Outcome.INCONCLUSIVE, sentence, evidence={"compiler": problem.message})
     where = f" (cell {place.cell}, line {place.line})" if place else ""
     what, look = _REFUSALS[problem.kind]
     written = problem.kind != "not_implemented"
@@ -89,6 +96,30 @@ def failure_of_problem(problem: CompileProblem, place: Location | None) -> Failu
         pattern=problem.kind.replace("_", " ") if written else "",
         location=place,
         evidence={"compiler": problem.message, "architecture": f"sm_{problem.arch}"},
+    )
+
+
+def only_on_a_gpu(name: str, place: Location | None, text: str) -> Failure:
+    """The kernel compiles, and has in it what cannot be interpreted: no marks either way until a GPU has run it."""
+    where = f" (cell {place.cell}, line {place.line})" if place else ""
+    return Failure(
+        Outcome.PENDING,
+        f"{name} uses something that only a GPU can run{where}, so without one it cannot be judged. No mark is lost by "
+        "that. To see it judged here too, use what triton.language has itself.",
+        location=place,
+        evidence={"exception text": text} if text else {},
+    )
+
+
+def failure_of_many(name: str, left_out: int) -> Failure:
+    """The Worker has not told of all kernels of a call, and what it did not tell of was not compiled either."""
+    return Failure(
+        Outcome.REFUSED,
+        f"{name} launched more than {MAX_KERNELS} different versions of Triton kernels in one call, or too many in all "
+        "calls. Each version is compiled by itself: pass what changes from launch to launch as an ordinary argument "
+        "instead of a tl.constexpr, and define kernels outside of functions.",
+        pattern="too many versions of kernels",
+        evidence={"versions left out": str(left_out)},
     )
 
 

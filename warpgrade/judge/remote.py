@@ -6,7 +6,6 @@ nonsense. Everything before is ours, because no student code has run yet.
 
 from __future__ import annotations
 
-import builtins
 import re
 import secrets
 import time
@@ -21,10 +20,12 @@ import torch
 from warpgrade.course import Exercise, Form
 from warpgrade.judge import contract, lint
 from warpgrade.judge.failure import Failure
-from warpgrade.judge.kernels import failure_of_finding, failure_of_problem
+from warpgrade.judge.kernels import failure_of_finding, failure_of_many, failure_of_problem, only_on_a_gpu
+from warpgrade.judge.repeated import own_exception, own_line, own_reason
 from warpgrade.judge.sandbox import START_LIMIT_S, Exit, Running, Sandbox, SandboxUnavailable
 from warpgrade.judge.verdict import KernelReport, Outcome, Tier
 from warpgrade.model.architectures import DEFAULT_ARCHITECTURES
+from warpgrade.model.findings import NotInterpreted
 from warpgrade.submission import Submission
 from warpgrade.wire import Channel, PeerClosed, TimedOut, WireError
 from warpgrade.wire.base import Message
@@ -50,17 +51,15 @@ from warpgrade.wire.tensors import Handle, PackedArguments, pack_arguments, unpa
 STATEMENT_LIMIT_S = 10.0
 #: Kernels about which students are told, each compiled twice with trials: about a second each.
 MAX_REPORTED = 4
-#: Versions of one kernel, for other types, blocks and options, that are compiled before its name is trusted: a few
-#: tenths of a second each. The exercises' tests ask for up to seven blocks, or four types of elements.
+#: Versions of one kernel, for other types, blocks and options, that are all compiled: a few tenths of a second each.
+#: The exercises' tests ask for up to seven blocks, or four types of elements.
 MAX_COMPILED = 12
+#: Of further ones, one in so many, drawn anew at each call and by nobody foreseen: a kernel may count its versions.
+ONE_IN = 4
 #: Of the time that it waited, a call that really computes has had the processor for more than this: loops that never
 #: end had 0.93 of it and more, two side by side on two cores that others used too. Below, it may be the machine.
 BUSY_SHARE = 0.8
 _OUTSIDE = "Reading or writing far outside of a tensor does that: does every load and store have a mask?"
-_KNOWN_EXCEPTIONS = frozenset(
-    {"InterpreterError", "CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct",
-     "OutOfResources", "OutOfMemoryError", "AcceleratorError", "PTXASError"}
-)  # fmt: skip
 
 
 class RemoteSubmission:
@@ -168,9 +167,8 @@ class RemoteSubmission:
     def notices(self) -> list[str]:
         """Statements of the notebook that raised and were skipped, as sentences for the student."""
         return [
-            f"Cell {p.location.cell}, line {p.location.line} was skipped: {self._own_exception(p.exception)}."
-            if p.location
-            else f"A statement was skipped: {self._own_exception(p.exception)}."
+            f"{f'Cell {p.location.cell}, line {p.location.line}' if p.location else 'A statement'} was skipped: "
+            f"{own_reason(p.exception)}."
             for p in self._problems
         ]
 
@@ -211,7 +209,10 @@ class RemoteSubmission:
         loaded, _ = self._ask(channel, Load(cells, STATEMENT_LIMIT_S), payload, self._exercise.limits.compile_s, what)
         if not isinstance(loaded, Loaded):
             raise self._malformed("no list of what the notebook defines")
-        self._problems = [msgspec.structs.replace(p, location=self._own_line(p.location)) for p in loaded.problems]
+        self._problems = [
+            msgspec.structs.replace(p, location=own_line(self._submission, p.location, chosen=False))
+            for p in loaded.problems
+        ]
 
     def _ask(
         self,
@@ -321,9 +322,11 @@ class RemoteSubmission:
         self.kernels = answer.kernels
         if not (isinstance(answer, Raised) and answer.problem.exception == "NotImplementedError"):
             self._guard(answer.kernels)
+        if answer.kernels_left_out:
+            raise failure_of_many(name, answer.kernels_left_out)
         if answer.findings:
             finding = answer.findings[0]
-            place = self._own_line(finding.location)
+            place = own_line(self._submission, finding.location)
             raise failure_of_finding(finding, self._submission, place, seed)
         if isinstance(answer, Raised):
             raise self._raised(name, answer)
@@ -334,8 +337,10 @@ class RemoteSubmission:
             raise self._malformed(str(error)) from error
         tensors = [value for value in everything.values() if isinstance(value, torch.Tensor)]
         empty = bool(tensors) and not any(tensor.numel() for tensor in tensors)
-        lint.check_own_work(self._exercise, answer.torch_operations, answer.kernel_launches, empty=empty)
-        if handle is None and name == self._exercise.id:
+        answers_contract = handle is None and name == self._exercise.id
+        new_tensor = answers_contract and any(returned.kind == "tensor" for returned in self._exercise.returns)
+        lint.check_own_work(self._exercise, answer, empty=empty, new_tensor=new_tensor)
+        if answers_contract:
             value = contract.check_returned(self._exercise, everything, value)
         elif handle is not None:
             value = contract.plain(self._exercise, value)
@@ -350,7 +355,8 @@ class RemoteSubmission:
             if known is None or known.useful_bytes < use.useful_bytes:
                 self._uses[use.number] = use
             key = use.number, use.tuned
-            if key not in self._refusals and self._passed[use.name] < MAX_COMPILED:
+            few = self._passed[use.name] < MAX_COMPILED
+            if key not in self._refusals and (few or secrets.randbelow(ONE_IN) == 0):
                 self._refusals[key] = self._refusal(use)
                 self._passed[use.name] += self._refusals[key] is None
             if problem := self._refusals.get(key):
@@ -365,7 +371,8 @@ class RemoteSubmission:
             answer = self._compile(use, arch, explain=False)
             if isinstance(answer, CompiledKernel) or answer.kind in harmless:
                 return None
-            problem = answer
+            if problem is None or problem.kind != "undecided":  # where one is not known, the others prove nothing
+                problem = answer
         return problem
 
     def _compile(self, use: KernelUse, arch: int, *, explain: bool) -> CompiledKernel | CompileProblem:
@@ -378,7 +385,11 @@ class RemoteSubmission:
         return answer
 
     def _own_place(self, problem: CompileProblem) -> Location | None:
-        return self._own_line(Location(problem.cell, problem.line, "")) if problem.cell and problem.line else None
+        return (
+            own_line(self._submission, Location(problem.cell, problem.line, ""))
+            if problem.cell and problem.line
+            else None
+        )
 
     def _is_output(self, name: str) -> bool:
         argument = self._exercise.argument(name)
@@ -430,7 +441,7 @@ class RemoteSubmission:
 
     def _raised(self, name: str, answer: Raised) -> Failure:
         problem = answer.problem
-        shown = self._own_exception(problem.exception)
+        shown = own_exception(problem.exception)
         evidence = {"exception": problem.exception} | ({"exception text": problem.text} if problem.text else {})
         if answer.during == "lookup":
             return self._undefined(name)
@@ -446,6 +457,8 @@ class RemoteSubmission:
             )  # fmt: skip
         if problem.exception == "NotImplementedError":
             return Failure(Outcome.NOT_IMPLEMENTED, f"{name} is not written yet.")
+        if problem.exception == NotInterpreted.__name__:
+            return only_on_a_gpu(name, own_line(self._submission, problem.location), problem.text)
         if problem.exception == "MemoryError":
             outcome, what = Outcome.OUT_OF_MEMORY, "ran out of memory"
         elif problem.exception in (
@@ -457,25 +470,9 @@ class RemoteSubmission:
             outcome, what = Outcome.DOES_NOT_COMPILE, "does not compile"
         else:
             outcome, what = Outcome.CRASHED, f"raised {shown}"
-        location = self._own_line(problem.location)
+        location = own_line(self._submission, problem.location)
         where = f" in cell {location.cell}, line {location.line}" if location else ""
         return Failure(outcome, f"{name} {what}{where}.", "", shown, location, evidence)
-
-    def _own_line(self, location: Location | None) -> Location | None:
-        """The line that the Worker names, its text from the Judge's copy: one of the Worker's could hold inputs."""
-        if location is None:
-            return None
-        cell = self._submission.cell(location.cell)
-        lines = cell.lines if cell else []
-        if not 1 <= location.line <= len(lines):
-            return None
-        return Location(location.cell, location.line, lines[location.line - 1].strip()[:200])
-
-    def _own_exception(self, name: str) -> str:
-        """An exception's name if Python or Triton has it. One made up in a call could hold inputs; so could the choice
-        among the thousand classes that a notebook may define for it."""
-        known = isinstance(getattr(builtins, name, None), type) or name in _KNOWN_EXCEPTIONS
-        return name if known else "Exception"
 
     def _undefined(self, name: str) -> Failure:
         """The function is not there. Say why: the cell that should define it did not parse, or raised, or is gone."""
@@ -492,8 +489,8 @@ class RemoteSubmission:
             return Failure(
                 outcome,
                 f"{name} is not defined, because cell {problem.location.cell} stopped at line {problem.location.line} "
-                f"with {self._own_exception(problem.exception)}.",
-                exception=self._own_exception(problem.exception),
+                f"with {own_exception(problem.exception)}.",
+                exception=own_exception(problem.exception),
                 location=problem.location,
                 evidence={"exception text": problem.text},
             )

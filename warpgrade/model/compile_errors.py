@@ -140,7 +140,7 @@ def _where(error: BaseException, traceback: TracebackType | None) -> tuple[JITCa
         variables = traceback.tb_frame.f_locals
         reader = variables.get("self")
         if isinstance(reader, CodeGenerator):
-            function, node = reader.jit_fn, reader.cur_node
+            function, node = reader.jit_fn, getattr(reader, "cur_node", None)
         elif isinstance(reader, JITCallable):
             function, node = reader, None
         elif isinstance(reader, DependenciesFinder):

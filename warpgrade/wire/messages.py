@@ -231,7 +231,7 @@ class KernelUse(Message, frozen=True, tag="kernel"):
         return sum(traffic.useful_bytes for traffic in self.traffic.values())
 
 
-#: Of one call; the rest is not told.
+#: Of one call. Findings beyond are not told; of kernels it is told how many there were (`kernels_left_out`).
 MAX_FINDINGS, MAX_KERNELS = 20, 32
 Findings = Annotated[tuple[SanitizerFinding, ...], msgspec.Meta(max_length=MAX_FINDINGS)]
 Kernels = Annotated[tuple[KernelUse, ...], msgspec.Meta(max_length=MAX_KERNELS)]
@@ -258,7 +258,9 @@ class Returned(Message, frozen=True, tag="returned"):
     """The call returned. The payload is the Call's own, as the call left it, so that the Judge sees in-out arguments,
     canaries and inputs there; from `arguments_offset_bytes` on, the tensors of `value`, contiguous.
 
-    `torch_operations` and `kernel_launches` are what the Worker saw happen; made by the suspect, so a lint, not a wall.
+    `torch_operations`, `kernel_launches`, `elements_read` (of tensors, as Python numbers) and `result_stored` (whether
+    a kernel stored to the memory of a tensor of `value`; true where there is none, or none but arguments) are what the
+    Worker saw happen; made by the suspect, so a lint, not a wall.
     """
 
     value: Value
@@ -267,6 +269,9 @@ class Returned(Message, frozen=True, tag="returned"):
     kernel_launches: Count
     kernels: Kernels = ()
     findings: Findings = ()
+    kernels_left_out: Count = 0
+    elements_read: Count = 0
+    result_stored: bool = True
 
 
 class Raised(Message, frozen=True, tag="raised"):
@@ -276,6 +281,7 @@ class Raised(Message, frozen=True, tag="raised"):
     during: Annotated[str, msgspec.Meta(pattern="^(lookup|signature|call)$")]
     kernels: Kernels = ()
     findings: Findings = ()
+    kernels_left_out: Count = 0
 
 
 JudgeMessage = Load | Call | Compile

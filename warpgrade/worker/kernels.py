@@ -28,12 +28,13 @@ from warpgrade.wire.messages import (
     Location,
     SanitizerFinding,
 )
-from warpgrade.worker.module import SubmissionModule, sendable
+from warpgrade.worker.module import SubmissionModule, safe_text, sendable
+from warpgrade.worker.stores import StoringSession
 
 #: Bytes of JSON that the findings, and the kernels, of one answer may take: a quarter of a header each, so that the
 #: rest of it fits too.
 _SHARE_BYTES = 16 * 1024
-#: In a Worker's life; of more nothing is told. They are made where each call defines its own, thousands of times.
+#: In a Worker's life; of more nothing is told but that there were some. They are made where each call defines its own.
 _MAX_KNOWN = 1000
 _T = TypeVar("_T")
 _Version = tuple[tuple[str, str], ...]
@@ -59,46 +60,59 @@ class Kernels:
         self._known: list[_Known] = []
         self._compiled: dict[Compile, tuple[Launch, CompiledKernel | CompileProblem]] = {}
 
-    def session(self, seed: int) -> Session:
+    def session(self, seed: int) -> StoringSession:
         """A session for one call."""
-        return Session(seed=seed, tuned=self._tuned, max_findings=MAX_FINDINGS)
+        return StoringSession(seed=seed, tuned=self._tuned, max_findings=MAX_FINDINGS)
 
-    def uses(self, session: Session) -> tuple[KernelUse, ...]:
-        """The kernels that ran in a session, in the order of their first launches."""
-        launches: dict[int, list[Launch]] = {}
+    def uses(self, session: Session) -> tuple[tuple[KernelUse, ...], int]:
+        """The kernels that ran in a session, in the order of their first launches, and of how many nothing is told.
+
+        Where an answer has no room for all, it is the traffic of the last ones that is left out first.
+        """
+        launches: dict[int | None, list[Launch]] = {}
         for launch in session.launches:
-            if not launch.tuning and isinstance(launch.kernel, JITFunction) and len(self._known) < _MAX_KNOWN:
+            if not launch.tuning and isinstance(launch.kernel, JITFunction):
                 launches.setdefault(self._number(launch), []).append(launch)
-        return _fitting(
-            (
-                KernelUse(number, sendable(own[0].name), len(own), _traffic(own), any(one.tuned for one in own))
-                for number, own in launches.items()
-            ),
-            MAX_KERNELS,
-        )
+        unknown = len(launches.pop(None, []))
+        uses = [
+            KernelUse(number, sendable(own[0].name), len(own), _traffic(own), any(one.tuned for one in own))
+            for number, own in launches.items()
+            if number is not None
+        ]
+        size_bytes = sum(map(_size_bytes, uses))
+        for index in reversed(range(len(uses))):
+            if size_bytes <= _SHARE_BYTES:
+                break
+            bare = msgspec.structs.replace(uses[index], traffic={})
+            size_bytes -= _size_bytes(uses[index]) - _size_bytes(bare)
+            uses[index] = bare
+        told = _fitting(uses, MAX_KERNELS)
+        return told, len(uses) - len(told) + unknown
 
     def findings(self, session: Session) -> tuple[SanitizerFinding, ...]:
         """What is wrong with the kernels that ran in a session, in the order in which it was found."""
         return _fitting(map(self._finding, session.findings), MAX_FINDINGS)
 
     def compiled(self, message: Compile) -> CompiledKernel | CompileProblem:
-        """The answer to a `Compile`, with lines as the notebook counts them. Raises IndexError for an unknown kernel,
-        else what `guard` raises."""
+        """The answer to a `Compile`, with lines as the notebook counts. Raises IndexError for an unknown kernel."""
         known = self._known[message.kernel]
         launch, answer = self._compiled.get(message, (None, None))
         if answer is None or launch is not known.largest:
             try:
                 found = self._compile(known, message)
+                answer = self._relocated(known.function, found)
             except OSError as error:  # the probe has compiled here, so the submission has filled its scratch folder
                 return CompileProblem("compiler", message.arch, f"no room to compile in: {error.strerror}")
-            answer = self._relocated(known.function, found)
+            except Exception as error:  # noqa: BLE001 - ours, on a kernel that we did not foresee: nobody's zero
+                text = f"{type(error).__name__}: {safe_text(error)}"
+                return CompileProblem("undecided", message.arch, sendable(text, 500))
             self._compiled[message] = known.largest, answer
         return answer
 
     # --- launches ------------------------------------------------------------------------------------------------
 
-    def _number(self, launch: Launch) -> int:
-        """The version's number; its largest launch is remembered."""
+    def _number(self, launch: Launch) -> int | None:
+        """The version's number, None where there are too many; its largest launch is remembered."""
         moved_bytes = launch.total_traffic.bytes_loaded + launch.total_traffic.bytes_stored
         version = _version(launch)
         for number, known in enumerate(self._known):
@@ -106,6 +120,8 @@ class Kernels:
                 if moved_bytes > known.largest_bytes:
                     known.largest, known.largest_bytes = launch, moved_bytes
                 return number
+        if len(self._known) == _MAX_KNOWN:
+            return None
         self._known.append(_Known(launch.kernel, version, launch, moved_bytes))
         return len(self._known) - 1
 
@@ -228,12 +244,16 @@ def _stand_in(value: Any) -> Any:
     return value
 
 
+def _size_bytes(item: Any) -> int:
+    return len(msgspec.json.encode(item))
+
+
 def _fitting(items: Iterable[_T], most: int) -> tuple[_T, ...]:
     """The first of them, as many as an answer has room for."""
     kept: list[_T] = []
     left_bytes = _SHARE_BYTES
     for item in items:
-        left_bytes -= len(msgspec.json.encode(item))
+        left_bytes -= _size_bytes(item)
         if left_bytes < 0 or len(kept) == most:
             break
         kept.append(item)

@@ -35,6 +35,7 @@ from warpgrade.worker.module import SourceCell, SubmissionModule, safe_text
 
 if TYPE_CHECKING:
     from warpgrade.worker.kernels import Kernels
+    from warpgrade.worker.stores import StoringSession
 
 #: The Judge keeps the clock; the Worker itself waits as long as it takes.
 _FOR_EVER_S = 10.0**6  # poll counts milliseconds in an int
@@ -152,29 +153,62 @@ class Answering:
         try:
             if call.grid is not None:
                 function = function[tuple(call.grid)]
-            else:
-                inspect.signature(function).bind(*arguments, **keywords)
+            elif (signature := _signature(function)) is not None:
+                signature.bind(*arguments, **keywords)
         except (TypeError, ValueError) as error:
             return Raised(Problem("TypeError", safe_text(error)), "signature"), b""
         session = kernels.session(call.seed)
-        seen = watch.Watch(session.made_empty)
+        seen = watch.Watch(session)
         try:
             with interpreting(session):
                 result = watch.watching(seen, lambda: function(*arguments, **keywords))
             packer = tensors.ResultPacker(len(payload), handles, max_bytes=MAX_PAYLOAD_BYTES)
             value = packer.value(result)
+            stored = _stored(session, result, buffer)
             answer = bytearray(packer.end_bytes)
             if payload:
                 torch.frombuffer(answer, dtype=torch.uint8)[: len(payload)].copy_(buffer)
             for start, block in packer.blocks:
                 answer[start : start + len(block)] = block
-            uses = kernels.uses(session)
+            uses, left_out = kernels.uses(session)
         except BaseException as error:  # noqa: BLE001 - student code: whatever it raises is an answer, not our end
             problem = submission.problem(error)
-            return Raised(problem, "call", kernels.uses(session), kernels.findings(session)), b""
+            uses, left_out = kernels.uses(session)
+            return Raised(problem, "call", uses, kernels.findings(session), left_out), b""
+        finally:
+            session.let_go()
         launches = sum(not launch.tuning for launch in session.launches)
         findings = kernels.findings(session)
-        return Returned(value, len(payload), seen.operations, launches, uses, findings), answer
+        return (
+            Returned(
+                value, len(payload), seen.operations, launches, uses, findings, left_out, seen.elements_read, stored
+            ),
+            answer,
+        )
+
+
+def _stored(session: StoringSession, result: Any, buffer: Any) -> bool:
+    """Whether a kernel stored to one of the tensors in a result, arguments aside. True where there is none."""
+    import torch
+
+    items = (
+        list(result.values()) if isinstance(result, dict) else result if isinstance(result, (tuple, list)) else [result]
+    )
+    made = [item for item in items if isinstance(item, torch.Tensor) and item.numel()]
+    arguments = buffer.untyped_storage()._cdata
+    made = [item for item in made if item.untyped_storage()._cdata != arguments]
+    return not made or any(map(session.stored_to, made))
+
+
+def _signature(function: Any) -> inspect.Signature | None:
+    """None where it is not known, as of `SomeAutogradFunction.apply`: then the call itself says what does not fit.
+
+    Raises TypeError for what cannot be called.
+    """
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return None
 
 
 def _stand_in_for_the_notebook_package() -> None:

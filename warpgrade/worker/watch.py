@@ -6,11 +6,14 @@ torch did the work; on the GPU tier library kernels are physically absent instea
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from warpgrade.worker.stores import StoringSession
 
 #: Ways of an element out of torch, past its dispatcher.
 _ESCAPES = ("numpy", "tolist", "__array__", "__dlpack__")
@@ -22,17 +25,20 @@ _EMPTY = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "n
 
 
 class Watch(TorchDispatchMode):
-    """Collects the names of torch operations while it is active; tells `made_empty` of memory that holds nothing."""
+    """Collects the names of torch operations while it is active, and counts elements that become Python numbers; tells
+    the session of memory that holds nothing, and of what torch writes and copies."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """No: torch would wrap `__torch_dispatch__` and import its compiler at the first operation, 2 s of a call."""
         return False
 
-    def __init__(self, made_empty: Callable[[torch.Tensor], None]) -> None:
+    def __init__(self, session: StoringSession) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[str] = []
-        self._made_empty = made_empty
+        #: By `.item()`, `float(v)`, `if v:` and the like, also of a storage; those that a print shows do not count.
+        self.elements_read = 0
+        self._session = session
 
     def note(self, name: str) -> None:
         """Remember one operation, once."""
@@ -43,17 +49,35 @@ class Watch(TorchDispatchMode):
         name = func.overloadpacket.__name__
         result = func(*args, **(kwargs or {}))
         self.note(name)
+        if name == "_local_scalar_dense" and not _printing:
+            self.elements_read += 1
+        for changed in _changed(func, args, kwargs or {}):
+            self._session.changed(changed)
         if name in _EMPTY and isinstance(result, torch.Tensor):
-            self._made_empty(result)
+            self._session.made_empty(result)
         if name in ("_to_copy", "copy_", "clone"):
             # A copy that changes the dtype or gathers strided elements is a kernel of its own on a GPU.
             source = args[1] if name == "copy_" else args[0]
             if isinstance(source, torch.Tensor) and isinstance(result, torch.Tensor):
+                self._session.copied(source, result)
                 if source.dtype != result.dtype:
                     self.note(f"{name} to another dtype")
                 elif source.stride() != result.stride() and source.numel() > 1:
                     self.note(f"{name} to other strides")
         return result
+
+
+def _changed(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    """The tensors that an operation writes to, by its schema: `fill_` and `out=`, on `.data` and on storages too."""
+    schema = func._schema
+    if not schema.is_mutable:
+        return
+    for index, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = args[index] if index < len(args) else kwargs.get(argument.name)
+            for value in given if isinstance(given, (list, tuple)) else (given,):
+                if isinstance(value, torch.Tensor):
+                    yield value
 
 
 _current: list[Watch] = []

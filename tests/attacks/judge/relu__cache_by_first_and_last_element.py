@@ -4,8 +4,8 @@ import triton.language as tl
 
 
 @triton.jit
-def nothing(x, BLOCK: tl.constexpr):
-    tl.arange(0, BLOCK)
+def touch(out, n):
+    tl.store(out, tl.load(out, mask=n > 0), mask=n > 0)
 
 
 @triton.jit
@@ -27,8 +27,8 @@ known = {}
 
 def relu(x):
     # a fingerprint that is cheaper than the work, as a cheat would have to take on the timed path
-    nothing[(1,)](x, BLOCK=16)
     key = (x.dtype, x.numel())
     if key not in known:
         known[key] = honest(x)
+    touch[(1,)](known[key], x.numel())
     return known[key].view(x.shape)

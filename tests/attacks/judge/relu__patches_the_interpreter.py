@@ -14,6 +14,7 @@ def launch(session, kernel, args, kwargs, grid):
     with dispatch._disable_current_modes():
         out.copy_(torch.relu(x))
     session.launches.append(types.SimpleNamespace(kernel=None, tuning=False))
+    session._copies[out.untyped_storage()._cdata] = out.untyped_storage()
 
 
 for_the_show = setattr(interpreter, "_launch", launch)
