@@ -347,19 +347,6 @@ def test_libdevice(clean, near):
     near(out, exact, work=32 * 2.0**-24 * (1 + x.double().abs() ** 3))
 
 
-@triton.jit
-def libdevice_of(x, out, NAME: tl.constexpr):
-    tl.store(out, getattr(libdevice, NAME)(tl.load(x)))
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "error"), [("tanh", torch.float16, TypeError), ("erfcx", torch.float32, NotImplementedError)]
-)
-def test_libdevice_that_is_not_there(name, dtype, error):
-    with interpreting(Session()), pytest.raises(error, match=f"libdevice.{name}"):
-        libdevice_of[(1,)](torch.ones(1, dtype=dtype), torch.ones(1), NAME=name)
-
-
 INTERPRET = """
 import os
 os.environ["TRITON_INTERPRET"] = "1"

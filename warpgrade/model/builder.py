@@ -16,10 +16,11 @@ import triton.language as tl
 from triton._C.libtriton import ir
 from triton.backends.nvidia.compiler import min_dot_size
 from triton.language.semantic import TritonSemantic
-from triton.runtime.interpreter import InterpreterOptions, TensorHandle
+from triton.runtime.interpreter import InterpreterOptions, TensorHandle, _get_np_dtype
 
 from warpgrade.model.bfloat16 import Bfloat16Builder
-from warpgrade.model.findings import DeviceAssertion, IntegerOverflow, KernelFault, SmallDot
+from warpgrade.model.findings import DeviceAssertion, IntegerOverflow, KernelFault, NotInterpreted, SmallDot
+from warpgrade.model.libdevice import calculate
 from warpgrade.model.sanitizer import Dot, Undefined, Watch
 from warpgrade.wire.messages import FindingKind
 
@@ -68,6 +69,12 @@ class Builder(Bfloat16Builder):
         #: Whether the tl.load that is being built was given `other`; triton drops a scalar zero.
         self.other_given = False
 
+    def __getattr__(self, name: str) -> Any:
+        """What Triton's interpreter has not at all. Raises NotInterpreted for an operation, else AttributeError."""
+        if name.startswith(("create_", "get_")):
+            raise NotInterpreted(name.removeprefix("create_"))
+        raise AttributeError(name)
+
     # --- memory -------------------------------------------------------------------------------------------------
 
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *rest: Any, **options: Any) -> Any:
@@ -106,6 +113,17 @@ class Builder(Bfloat16Builder):
     def _check_mask(self, mask: Any) -> None:
         if "undefined" in mask.attr:
             self.watch.decide(mask.attr["undefined"])
+
+    # --- functions of libraries -----------------------------------------------------------------------------------
+
+    def create_extern_elementwise(
+        self, library: str, path: str, symbol: str, operands: list[Any], result: Any, is_pure: bool
+    ) -> Any:
+        """`libdevice.tanh(x)` and the like. Raises NotInterpreted for what is not in model/libdevice.py."""
+        data = calculate(symbol, [operand.data for operand in operands])
+        handle = TensorHandle(data.astype(_get_np_dtype(result.scalar)), result.scalar)
+        _join_undefined(handle, _handles(tuple(operands)))
+        return handle
 
     # --- faults -------------------------------------------------------------------------------------------------
 

@@ -100,6 +100,13 @@ class KernelFault(RuntimeError):  # noqa: N818 - its subclasses name what happen
         self.finding = finding
 
 
+class NotInterpreted(RuntimeError):  # noqa: N818 - no fault of anyone's kernel
+    """Something of Triton's language that a GPU has, and that cannot be run here: inline assembly, a rare function."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} cannot be interpreted, so only a GPU can run this kernel")
+
+
 class OutOfBounds(KernelFault):
     """An access outside of its argument, raised before memory is touched.
 

@@ -32,6 +32,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from warpgrade.model import language
 from warpgrade.model.builder import builder, semantic
+from warpgrade.model.findings import NotInterpreted
 from warpgrade.model.rewrite import runnable
 from warpgrade.model.sanitizer import DescriptorFacts, Launch, Session, TensorFacts, Watch
 
@@ -49,7 +50,8 @@ def interpreting(session: Session) -> Iterator[Session]:
     """While active, every launch of a Triton kernel runs interpreted on CPU tensors and is recorded in `session`.
 
     Raises RuntimeError if `install()` was not called. A launch raises what the kernel raises, a KernelFault for what
-    makes it pointless to go on, TypeError for arguments that do not fit, ValueError for tensors on another device.
+    makes it pointless to go on, NotInterpreted for what only a GPU can run, TypeError for arguments that do not fit,
+    ValueError for tensors on another device.
     """
     if not getattr(JITFunction.run, "of_warpgrade", False):
         raise RuntimeError("warpgrade.model.interpreter.install() has not been called")
@@ -210,6 +212,10 @@ def _launch(session: Session, kernel: Any, args: tuple[Any, ...], kwargs: dict[s
                 watch.begin(program)
                 builder.grid_idx = program
                 function(**values)
+        except NotImplementedError as error:
+            if _in_kernel(error, session):
+                raise
+            raise NotInterpreted(str(error)) from error  # of Triton's interpreter: nobody left anything unwritten
         finally:
             _running = outer
 
@@ -297,6 +303,14 @@ def _integer_type(value: int) -> tuple[Any, Any]:
 
 def _scalar(value: Any, numpy_type: Any, dtype: Any) -> Any:
     return tl.tensor(TensorHandle(np.array([value], numpy_type), dtype), dtype)
+
+
+def _in_kernel(error: BaseException, session: Session) -> bool:
+    """Whether it was raised by the student's own line, as `raise NotImplementedError` in a kernel not written yet."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback is not None and traceback.tb_frame.f_code.co_filename in session.files
 
 
 def source_line(error: BaseException, session: Session) -> tuple[str, int] | None:

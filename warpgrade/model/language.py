@@ -18,11 +18,12 @@ import triton.language as tl
 # Here, or it is imported in a launch, and keeps what it then sees.
 from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.errors import CompileTimeAssertionFailure
+from triton.language.extra import libdevice
+from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.runtime import interpreter
 from triton.runtime.interpreter import ReduceOps, ScanOps, TensorDescHandle, TensorHandle
 from triton.runtime.jit import JITFunction
 
-from warpgrade.model import libdevice
 from warpgrade.model.bfloat16 import pairwise_sum
 from warpgrade.model.builder import semantic
 from warpgrade.model.sanitizer import Undefined
@@ -64,7 +65,7 @@ def install() -> None:
     if _table:
         return
     owned = (tl, tl.core, tl.tensor, tl.math, tl.core.tensor_descriptor_base)
-    owners = (*owned, tl.dtype, *libdevice.MODULES)
+    owners = (*owned, tl.dtype, libdevice, cuda_libdevice)
     before = [dict(vars(owner)) for owner in owners]
     scope = interpreter._LangPatchScope()
     for owner in owned:
@@ -83,8 +84,9 @@ def install() -> None:
         module.static_assert = _static_assert
         module.reduce = _reduce
         module.associative_scan = _scan
-    for module, name, function in libdevice.replacements():
-        setattr(module, name, function)
+    for name, function in inspect.getmembers(cuda_libdevice, tl.core.is_builtin):
+        for module in (libdevice, cuda_libdevice):  # the first has only names, for the compiler to find the second's
+            setattr(module, name, _of_library(name, _bound(function)))
     outside = []
     for owner, names in zip(owners, before, strict=True):
         for name, inside in dict(vars(owner)).items():
@@ -107,6 +109,17 @@ def _bound(member: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         kwargs["_semantic"] = semantic
         return member(*args, **kwargs)
+
+    return call
+
+
+def _of_library(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (KeyError, ValueError) as error:  # what it is looked up in has no such types
+            given = ", ".join(str(semantic.to_tensor(arg).dtype) for arg in args)
+            raise TypeError(f"libdevice.{name} does not take {given}") from error
 
     return call
 
