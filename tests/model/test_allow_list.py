@@ -50,6 +50,11 @@ def twice(v, ADD: tl.constexpr = 0):
     return v * 2 + ADD
 
 
+@triton.constexpr_function
+def padded(n):
+    return 2 ** (n - 1).bit_length()
+
+
 @triton.jit
 def minmax(a, b):
     return tl.minimum(a, b), tl.maximum(a, b)
@@ -127,6 +132,7 @@ ACCEPTED = {
     "a local constant": "HALF: tl.constexpr = BLOCK // 2\nv += tl.sum(tl.arange(0, HALF), 0)",
     "a global constant": "v = tl.where(v > 0, v, -INFINITY)",
     "compile-time functions": "v += triton.cdiv(BLOCK, 3) + triton.next_power_of_2(BLOCK) + tl.cdiv(n, 3)",
+    "a function of constants": "v += padded(BLOCK)",
     "math of constants": "v += math.pi * math.sqrt(2.0)",
     "builtins": "v += min(n, 4) + max(n, 2) + len(v.shape) + float(BLOCK) + int(BLOCK)",
     "assertions": 'tl.static_assert(BLOCK >= 16, f"BLOCK is {BLOCK}")\nassert n > 0, "n"\ntl.device_assert(n > 0, "n")',

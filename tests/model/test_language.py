@@ -1,9 +1,12 @@
 """What a kernel may call by another way than through triton.language, and reductions with a function of its own."""
 
+from typing import NamedTuple
+
 import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.compiler.errors import UnsupportedLanguageConstruct
 from triton.language import arange, load, store
 
 from warpgrade.model.interpreter import interpreting
@@ -71,3 +74,59 @@ def test_a_reduction_and_a_scan_with_the_kernels_own_function(clean):
 def test_a_grid_of_floats_is_refused():
     with interpreting(Session()), pytest.raises(TypeError):
         by_name[(1.0,)](torch.ones(16), torch.ones(16), BLOCK=16)
+
+
+@triton.constexpr_function
+def padded(n):
+    return 2 ** (n - 1).bit_length()
+
+
+@triton.jit
+def with_a_function_of_constants(x, out, N: tl.constexpr):
+    offsets = tl.arange(0, padded(N))
+    value = tl.load(x + offsets, mask=offsets < N, other=0.0)
+    tl.store(out + offsets, value, mask=offsets < N)
+
+
+@triton.jit
+def with_a_number_of_the_gpu(x, out, n):
+    tl.store(out, tl.load(x) + padded(n))
+
+
+def test_a_function_of_constants_is_ordinary_python(clean):
+    x, out = torch.arange(1.0, 6.0), torch.zeros(5)
+    with_a_function_of_constants[(1,)](x, out, N=5)
+    assert torch.equal(out, x)
+    with pytest.raises(UnsupportedLanguageConstruct, match="padded is a constexpr_function"):
+        with_a_number_of_the_gpu[(1,)](x, out, 5)
+
+
+class Sizes(NamedTuple):
+    rows: int
+    columns: int
+
+
+@triton.jit
+def fill(out, sizes, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(out + offsets, sizes.rows * 1.0, mask=offsets < sizes.columns)
+
+
+def test_a_named_tuple_is_still_one_in_what_is_kept_of_a_launch(clean):
+    out = torch.zeros(3)
+    fill[(1,)](out, Sizes(2, 3), BLOCK=4)
+    assert out.tolist() == [2.0, 2.0, 2.0]
+    (launch,) = clean.launches
+    assert launch.arguments["sizes"] == Sizes(2, 3)
+    assert launch.arguments["sizes"].columns == 3
+
+
+def test_a_function_may_say_that_it_has_another_name(clean):
+    @triton.jit
+    def kernel(out):
+        tl.store(out, 1.0)
+
+    kernel.fn.__name__ = "another"
+    out = torch.zeros(1)
+    kernel[(1,)](out)
+    assert out.item() == 1.0

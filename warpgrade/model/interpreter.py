@@ -25,9 +25,10 @@ import triton
 import triton.language as tl
 import triton.testing
 from triton.backends.nvidia.compiler import CUDAOptions
+from triton.compiler.errors import UnsupportedLanguageConstruct
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpretedFunction, TensorHandle
-from triton.runtime.jit import JITFunction, mangle_type
+from triton.runtime.jit import ConstexprFunction, JITFunction, mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from warpgrade.model import language
@@ -77,6 +78,7 @@ def install() -> None:
         lambda original, made, *args, **kwargs: _run(original, _jitted(made), *args, **kwargs),
     )
     _hook(InterpretedFunction, "__call__", _call)
+    _hook(ConstexprFunction, "__call__", _call_with_constants)
     _hook(Autotuner, "run", _autotune)
     _hook(Autotuner, "_bench", _compare)
     timer = Autotuner.__dict__["do_bench"]  # a cached property, made of get_benchmarker, which needs a driver
@@ -119,6 +121,15 @@ def _call(original: Any, function: JITFunction[Any], *args: Any, **kwargs: Any) 
     if _running is None:
         return original(function, *args, **kwargs)
     return _function(_running.session, function)(*args, **kwargs)
+
+
+def _call_with_constants(original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """A @triton.constexpr_function, Python that the compiler runs: what a GPU would have calculated cannot reach it."""
+    if _running is not None and any(isinstance(value, tl.tensor) for value in (*args, *kwargs.values())):
+        raise UnsupportedLanguageConstruct(
+            None, None, f"{function.__name__} is a constexpr_function, which takes constants only"
+        )
+    return original(function, *args, **kwargs)
 
 
 def _autotune(original: Any, tuner: Any, *args: Any, **kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import triton
 import triton.language as tl
 from triton.runtime.autotuner import Autotuner, Heuristics
-from triton.runtime.jit import JITCallable, JITFunction
+from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
 
 #: language: Triton's own. helper: a @triton.jit function of the student's. constant: a constexpr, a dtype or None.
 #: structure: a named tuple or Triton aggregate. The others cannot be used in a kernel: value, an ordinary Python value;
@@ -40,8 +40,8 @@ def meaning(thing: Any) -> Meaning:
         return Meaning("constant", thing)
     if isinstance(thing, (Autotuner, Heuristics)):
         return Meaning("tuned", thing)
-    if _is_tritons(thing):
-        return Meaning("language", thing)
+    if _is_tritons(thing) or isinstance(thing, ConstexprFunction):
+        return Meaning("language", thing)  # the second: any Python, which the compiler runs with constants only
     if isinstance(thing, JITFunction):
         return Meaning("helper", thing)
     if isinstance(thing, type):
@@ -76,7 +76,10 @@ def scope_of_source(module: ast.Module) -> dict[str, Meaning]:
             for alias in statement.names:
                 _import_from(scope, statement.module or "", alias)
         elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            scope[statement.name] = Meaning("helper" if is_kernel(statement) else "function", None, "")
+            kind: Kind = "helper" if is_kernel(statement) else "function"
+            if any(ast.unparse(one).rpartition(".")[2] == "constexpr_function" for one in statement.decorator_list):
+                kind = "language"
+            scope[statement.name] = Meaning(kind)
         elif isinstance(statement, ast.ClassDef):
             named = any(ast.unparse(base).endswith("NamedTuple") for base in statement.bases)
             aggregate = any("aggregate" in ast.unparse(one) for one in statement.decorator_list)

@@ -84,13 +84,13 @@ def _turned(x: Array, quarter_turns: int) -> Array:
 
 
 def _norm(*values: Array) -> Array:
-    return np.sqrt(sum(np.square(value.astype(np.float64)) for value in values))
+    return np.asarray(np.sqrt(sum(np.square(value.astype(np.float64)) for value in values)))
 
 
 def _fused(x: Array, y: Array, z: Array) -> Array:
     """x y + z, rounded once: the wider type holds the product of two fp32 numbers, and nearly that of two fp64."""
     wide: Any = np.float64 if x.dtype == np.float32 else np.longdouble
-    return (x.astype(wide) * y + z).astype(x.dtype)
+    return np.asarray((x.astype(wide) * y + z).astype(x.dtype))
 
 
 def _exponent(x: Array, *, zero: float, infinite: float, nan: float) -> Array:
@@ -109,27 +109,28 @@ def _unsigned(x: Array) -> Array:
 def _each_bit(x: Array) -> Array:
     """(..., bits) of 0 and 1, the lowest first."""
     places = np.arange(8 * x.dtype.itemsize, dtype=f"u{x.dtype.itemsize}")
-    return (_unsigned(x)[..., None] >> places) & np.asarray(1, places.dtype)
+    return np.asarray((_unsigned(x)[..., None] >> places) & np.asarray(1, places.dtype))
 
 
 def _reversed(x: Array) -> Array:
     places = np.arange(8 * x.dtype.itemsize, dtype=f"u{x.dtype.itemsize}")
-    return (_each_bit(x)[..., ::-1] << places).sum(axis=-1, dtype=places.dtype).view(x.dtype)
+    return np.asarray((_each_bit(x)[..., ::-1] << places).sum(axis=-1, dtype=places.dtype)).view(x.dtype)
 
 
 def _leading_zeros(x: Array) -> Array:
     bits = _each_bit(x)[..., ::-1]
-    return np.where(bits.any(axis=-1), bits.argmax(axis=-1), bits.shape[-1])
+    return np.asarray(np.where(bits.any(axis=-1), bits.argmax(axis=-1), bits.shape[-1]))
 
 
 def _first_set(x: Array) -> Array:
     bits = _each_bit(x)
-    return np.where(bits.any(axis=-1), bits.argmax(axis=-1) + 1, 0)
+    return np.asarray(np.where(bits.any(axis=-1), bits.argmax(axis=-1) + 1, 0))
 
 
 def _high(x: Array, y: Array) -> Array:
     """The upper half of a product."""
-    return ((x.astype(object) * y.astype(object)) >> (8 * x.dtype.itemsize)).astype(x.dtype)
+    product = x.astype(object) * y.astype(object)
+    return np.asarray((product >> (8 * x.dtype.itemsize)).astype(x.dtype))
 
 
 def _half(rounding: int) -> Callable[[Array, Array], Array]:
@@ -138,7 +139,7 @@ def _half(rounding: int) -> Callable[[Array, Array], Array]:
 
 def _low24(x: Array, y: Array) -> Array:
     shift = x.dtype.type(8)
-    return ((x << shift) >> shift) * ((y << shift) >> shift)
+    return np.asarray(((x << shift) >> shift) * ((y << shift) >> shift))
 
 
 def _gamma(x: torch.Tensor) -> torch.Tensor:
