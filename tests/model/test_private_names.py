@@ -1,6 +1,6 @@
-"""What warpgrade/model rests on in Triton that is not Triton's public API.
+"""What warpgrade/model rests on in Triton, and once in torch, that is no public API.
 
-When this fails after an upgrade of triton: look at the file that the message names, and at what the name is used for.
+When this fails after an upgrade: look at the file that the message names, and at what the name is used for.
 """
 
 import importlib
@@ -8,6 +8,7 @@ import inspect
 import sys
 
 import pytest
+import torch
 import triton
 import triton.language as tl
 
@@ -22,6 +23,7 @@ NAMES = [
     (f"{INTERPRETER}:TensorHandle", ["data", "dtype", "attr"], "builder.py", "values, whose `attr` carries facts"),
     (f"{INTERPRETER}:TensorHandle.get_element_ty", ["self"], "sanitizer.py", "size of what a pointer points to"),
     (f"{INTERPRETER}:TensorDescHandle.materialize_pointers", None, "language.py", "provenance of descriptors"),
+    (f"{INTERPRETER}:_get_np_dtype", ["tt_dtype"], "builder.py", "results of libdevice"),
     (f"{INTERPRETER}:InterpreterOptions", None, "builder.py", "debug=True turns device_assert on"),
     (f"{INTERPRETER}:ReduceOps", ["axis", "combine_fn", "keep_dims"], "language.py", "tl.reduce"),
     (f"{INTERPRETER}:ReduceOps.apply", ["self", "input"], "language.py", "tl.reduce"),
@@ -102,6 +104,8 @@ NAMES = [
     ("triton.compiler.errors:UnsupportedLanguageConstruct", ["src", "node", "error_message"], "rewrite.py", "refused Python"),
     ("triton.runtime.jit:JITFunction.run", ["self", "args", "grid", "warmup", "kwargs"], "interpreter.py", "where a launch arrives"),
     ("triton.runtime.jit:JITFunction.__call__", ["self", "args", "kwargs"], "interpreter.py", "calls of device functions"),
+    ("triton.runtime.jit:ConstexprFunction.__call__", ["self", "args", "_semantic", "kwargs"], "interpreter.py", "constants out of a launch"),
+    ("torch.utils._python_dispatch:_disable_current_modes", [], "libdevice.py", "our own torch is not the student's"),
     ("triton.runtime.autotuner:Autotuner.run", ["self", "args", "kwargs"], "interpreter.py", "all configurations"),
     ("triton.runtime.autotuner:Autotuner._bench", ["self", "args", "config", "meta"], "interpreter.py", "must call do_bench(call, quantiles=...)"),
     ("triton.testing:do_bench", ["fn", "warmup", "rep", "grad_to_none", "quantiles", "return_mode"], "interpreter.py", "benchmarks without a driver"),
@@ -112,7 +116,7 @@ NAMES = [
 
 @pytest.mark.parametrize(("name", "parameters", "file", "purpose"), NAMES, ids=[row[0] for row in NAMES])
 def test_a_private_name_is_what_it_was(name, parameters, file, purpose):
-    hint = f"triton {triton.__version__} changed {name}: look at warpgrade/model/{file}, which uses it for: {purpose}"
+    hint = f"triton {triton.__version__}, torch {torch.__version__}: {name} changed: look at warpgrade/model/{file}, which uses it for: {purpose}"
     module, _, path = name.partition(":")
     found = importlib.import_module(module)
     for part in path.split("."):
