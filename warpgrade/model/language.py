@@ -81,6 +81,7 @@ def install() -> None:
     tl.tensor.T = property(lambda self: semantic.permute(self, _swapped(len(self.shape))))
     for module in (tl, tl.core):
         interpreter._patch_lang_core(module, scope)
+    for module in (tl, tl.core):  # when both are patched: each of triton's patches replaces reductions in both
         module.static_assert = _static_assert
         module.reduce = _reduce
         module.associative_scan = _scan

@@ -327,6 +327,25 @@ def maximum_of_garbage(x, out, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def smaller(a, b):
+    return tl.where(a < b, a, b)
+
+
+@triton.jit
+def own_minimum_of_garbage(x, out, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    value = tl.load(x + offsets, mask=offsets < n)  # FAULT
+    tl.store(out, tl.reduce(value, 0, smaller))
+
+
+@triton.jit
+def own_running_minimum_of_garbage(x, out, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    value = tl.load(x + offsets, mask=offsets > 0)  # FAULT
+    tl.store(out + offsets, tl.associative_scan(value, 0, smaller), mask=offsets > 0)
+
+
+@triton.jit
 def running_sum_of_garbage(x, out, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     value = tl.load(x + offsets, mask=offsets > 0)  # FAULT
@@ -458,6 +477,8 @@ FAULTS = [
     Fault(dot_of_eight, lambda k: k[(1,)](torch.ones(16, 8, dtype=torch.float16), torch.ones(16, 16), B=16, K=8), "small_dot", "compute", None),
     Fault(sum_of_garbage, lambda k: k[(1,)](torch.ones(100), torch.zeros(1), 100, BLOCK=128), "undefined", "load", "x"),
     Fault(maximum_of_garbage, lambda k: k[(1,)](torch.ones(100), torch.zeros(1), 100, BLOCK=128), "undefined", "load", "x"),
+    Fault(own_minimum_of_garbage, lambda k: k[(1,)](torch.ones(10), torch.zeros(1), 10, BLOCK=16), "undefined", "load", "x"),
+    Fault(own_running_minimum_of_garbage, lambda k: k[(1,)](torch.ones(16), torch.zeros(16), BLOCK=16), "undefined", "load", "x"),
     Fault(dot_with_garbage, lambda k: k[(1,)](torch.ones(16, 12), torch.zeros(16, 16), 12, B=16), "undefined", "load", "x"),
     Fault(garbage_decides, lambda k: k[(1,)](torch.ones(4), torch.zeros(1), 2), "undefined", "load", "x"),
     Fault(reads_its_output, lambda k: k[(1,)](torch.ones(64), torch.empty(64), BLOCK=64), "uninitialised", "load", "out", 0, {"outputs": ["out"]}),
