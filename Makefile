@@ -10,10 +10,13 @@ SYSTEM_PACKAGES ?= yes
 # -P: warpgrade comes from the installed wheel, as in the sandbox, and not from the current folder.
 RUN := $(VENV)/bin/python -P
 WORKERS ?= 2
+# The oldest Triton that is supported, and the newest numpy that its interpreter takes.
+OLDEST := triton==3.6.0 numpy==2.3.5
+OLDEST_VENV := .venv-oldest
 # nbgrader starts `alembic` by name.
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
-.PHONY: help setup demo test test-gpu check release clean
+.PHONY: help setup demo test test-oldest test-gpu check release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -26,6 +29,13 @@ demo: setup  ## grade invented submissions in a course folder of their own
 
 test: setup  ## all tests that need no GPU; ends in pytest's summary
 	@$(RUN) -m pytest -n $(WORKERS) -m "not gpu" tests
+
+# Hard links: everything but the two packages is the same, and takes no room.
+test-oldest: setup  ## what rests on Triton, with the oldest Triton that is supported
+	@rm -rf $(OLDEST_VENV) && cp -al $(VENV) $(OLDEST_VENV)
+	@$(OLDEST_VENV)/bin/python -m pip install --quiet --quiet --no-deps $(OLDEST)
+	@$(OLDEST_VENV)/bin/python -P -m pytest -n $(WORKERS) -m "not gpu" tests/model tests/worker tests/notebook tests/attacks \
+		tests/judge/test_remote_kernels.py tests/judge/test_plugin.py tests/test_course_suites.py
 
 test-gpu: setup  ## the tests that need an NVIDIA GPU
 	@$(RUN) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "no NVIDIA GPU that PyTorch can use here: nothing to test. `$(VENV)/bin/warpgrade doctor` says what is missing.")'
@@ -42,5 +52,5 @@ release: setup  ## make release/ again from source/, with nbgrader
 	@$(RUN) tools/release.py --write
 
 clean:  ## remove what was built; keeps the virtual environment, and never touches submissions or gradebook
-	rm -rf build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(OLDEST_VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
