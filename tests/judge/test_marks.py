@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.speed_readings import reading
 from warpgrade.course import Exercise, Form, Speed
-from warpgrade.judge.marks import correctness_mark, speed_mark
+from warpgrade.judge.marks import correctness_mark, speed_mark, speed_share
 from warpgrade.judge.verdict import UNDECIDED, Environment, ExerciseVerdict, Outcome, TestKind, Tier, Verdict
 
 NOWHERE = Environment(warpgrade="", python="", torch="", triton="", numpy="")
@@ -23,9 +24,11 @@ def exercise(points: float = 10.0, speed: bool = True) -> Exercise:
 
 
 def verdict(kind: TestKind, outcome: Outcome, points: Fraction, name: str = "t") -> Verdict:
+    measured = {Outcome.PASSED: reading(0.8, 0.8), Outcome.TOO_SLOW: reading(0.3, 0.8)}
     return Verdict(
-        test=name, kind=kind, outcome=outcome, points=str(points), sentence="" if outcome is Outcome.PASSED else "so"
-    )
+        test=name, kind=kind, outcome=outcome, points=str(points), sentence="" if outcome is Outcome.PASSED else "so",
+        reading=measured.get(outcome) if kind is TestKind.SPEED else None,
+    )  # fmt: skip
 
 
 def judged(verdicts: list[Verdict], **changes: Any) -> ExerciseVerdict:
@@ -119,3 +122,83 @@ def test_points_are_a_fraction_or_no_verdict_at_all(points: str) -> None:
 def test_a_verdict_that_contradicts_itself_is_none(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="t:"):
         Verdict(test="t", kind=TestKind.PUBLIC, points="1", **changes)
+
+
+# --- speed ---------------------------------------------------------------------------------------------------------
+
+
+def fast(share: float, threshold: float = 0.8) -> Verdict:
+    """The verdict on a speed test worth 2 points."""
+    passed = share >= threshold
+    return Verdict(
+        test="speed", kind=TestKind.SPEED, outcome=Outcome.PASSED if passed else Outcome.TOO_SLOW, points="2",
+        sentence="" if passed else "so", reading=reading(share, threshold),
+    )  # fmt: skip
+
+
+def right(of: Exercise) -> list[Verdict]:
+    return verdicts(of, [Outcome.PASSED], [Outcome.PASSED], [])
+
+
+@pytest.mark.parametrize(
+    ("share", "earned"),
+    [
+        (0.8, "2"), (1.3, "2"),  # at the threshold and above it: all
+        (0.4, "0"), (0.1, "0"),  # at half of it and below: none
+        (0.6, "1"), (0.7, "3/2"), (0.5, "1/2"),  # a straight line between
+    ],
+)  # fmt: skip
+def test_speed_earns_along_a_straight_line(share: float, earned: str) -> None:
+    of = exercise()
+    assert speed_mark(of, judged([*right(of), fast(share)])).earned == Fraction(earned)
+
+
+def test_all_the_points_are_for_those_who_reach_the_threshold_alone() -> None:
+    assert speed_share(0.7999, 0.8) < 1
+    assert speed_share(0.8, 0.8) == 1
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6), st.floats(0.01, 10))
+def test_the_faster_never_earns_less(one: float, other: float, threshold: float) -> None:
+    slow, quick = sorted([one, other])
+    assert 0 <= speed_share(slow, threshold) <= speed_share(quick, threshold) <= 1
+
+
+def test_speed_counts_for_nothing_while_something_is_wrong() -> None:
+    of = exercise()
+    wrong = verdicts(of, [Outcome.PASSED], [Outcome.WRONG], [])
+    assert speed_mark(of, judged([*wrong, fast(2.0)])).earned == 0
+
+
+@pytest.mark.parametrize("outcome", [Outcome.WRONG, Outcome.CRASHED, Outcome.REFUSED, Outcome.TIMED_OUT])
+def test_who_is_wrong_while_timed_earns_nothing_for_speed(outcome: Outcome) -> None:
+    of = exercise()
+    mark = speed_mark(of, judged([*right(of), verdict(TestKind.SPEED, outcome, Fraction(2))]))
+    assert (mark.earned, mark.pending) == (0, False)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Verdict(test="t", kind=TestKind.SPEED, outcome=Outcome.PASSED, points="1"),
+        lambda: Verdict(test="t", kind=TestKind.SPEED, outcome=Outcome.TOO_SLOW, points="1", sentence="so"),
+        lambda: msgspec.structs.replace(fast(0.5), outcome=Outcome.PASSED, sentence=""),
+        lambda: msgspec.structs.replace(fast(0.9), outcome=Outcome.TOO_SLOW, sentence="so"),
+        lambda: msgspec.structs.replace(fast(0.9), outcome=Outcome.INCONCLUSIVE, sentence="so"),
+        lambda: msgspec.structs.replace(fast(0.9), kind=TestKind.HIDDEN),
+        lambda: reading(candidate_ms=float("nan")),
+        lambda: reading(candidate_ms=float("inf")),
+    ],
+)
+def test_a_verdict_on_speed_that_contradicts_its_measurement_cannot_be_made(made: Any) -> None:
+    with pytest.raises(ValueError):
+        made()
+
+
+def test_a_verdict_with_its_measurement_survives_the_store() -> None:
+    of = exercise()
+    whole = judged([*right(of), fast(0.7)])
+    assert msgspec.json.decode(msgspec.json.encode(whole), type=ExerciseVerdict) == whole
+    with pytest.raises((ValueError, msgspec.ValidationError)):
+        forged = msgspec.json.encode(whole).replace(b'"too_slow"', b'"passed"')
+        msgspec.json.decode(forged, type=ExerciseVerdict)

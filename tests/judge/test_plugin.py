@@ -131,12 +131,27 @@ def test_speed_without_a_gpu_is_pending_and_leaves_the_rest_decided(judge: Run, 
         def test_right(submission, inputs, assert_close):
             x = inputs.normal(3)
             assert_close(submission.double(x), 2 * x)
-        def test_speed(submission, benchmark):
-            benchmark(submission.double).mark()
+        def test_speed(benchmark):
+            benchmark(lambda result, x: None, moved_bytes=lambda n: 8 * n)
     """)
     assert of(judged, "speed").outcome is Outcome.PENDING
     assert judged.decided
     assert correctness_mark(tiny.exercise(), judged).earned == 8
+
+
+def test_a_test_of_speed_that_measures_nothing_is_the_courses_fault(judge: Run, tiny: Any) -> None:
+    with (tiny.root / "source/tiny/exercises.toml").open("a") as file:
+        file.write('\n    [exercises.double.speed]\n    baseline = "copy"\n    thresholds = {}\n')
+    judged = judge("""
+        def test_right(submission, inputs, assert_close):
+            x = inputs.normal(3)
+            assert_close(submission.double(x), 2 * x)
+        def test_speed(benchmark):
+            pass
+    """)
+    assert of(judged, "speed").outcome is Outcome.FAULT
+    assert "measured" in judged.fault
+    assert not judged.decided
 
 
 # --- whose fault ----------------------------------------------------------------------------------------------------

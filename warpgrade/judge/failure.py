@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warpgrade.judge.sandbox import SandboxUnavailable
-from warpgrade.judge.verdict import Outcome
+from warpgrade.judge.verdict import Outcome, SpeedReading
 from warpgrade.wire.messages import Location
 
 
@@ -24,6 +24,8 @@ class Failure(Exception):  # noqa: N818 - a failed test, not an error of ours
     exception: str = ""
     location: Location | None = None
     evidence: dict[str, str] = field(default_factory=dict)
+    #: What was measured, of one that is too slow.
+    reading: SpeedReading | None = None
 
     def __str__(self) -> str:
         details = "\n".join(f"  {name}: {value}" for name, value in self.evidence.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -59,8 +60,24 @@ def speed_mark(exercise: Exercise, judged: ExerciseVerdict) -> Mark:
     undecided = [v for v in verdicts if not v.outcome.decided]
     if undecided:
         return Mark(None, possible, undecided[0].sentence, _all_pending(undecided))
-    earned = sum((Fraction(v.points) for v in verdicts if v.outcome is Outcome.PASSED), Fraction(0))
-    return Mark(earned, possible, "")
+    return Mark(sum(map(_speed_points, verdicts), Fraction(0)), possible, "")
+
+
+def speed_share(share: float, threshold: float) -> Fraction:
+    """What part of its points a speed of `share` times the baseline's earns: all at the threshold, none at half of it.
+
+    A straight line between (design/exercises, "Conventions"), down to the hundredth: readings repeat within about 1%.
+    """
+    line = 2 * share / threshold - 1
+    # What is exactly a hundredth on paper may lie a rounding of float64 below it.
+    return Fraction(math.floor(100 * min(max(line, 0.0), 1.0) + 1e-9), 100)
+
+
+def _speed_points(verdict: Verdict) -> Fraction:
+    reading = verdict.reading
+    if reading is None:  # decided, and not by a measurement: wrong, crashed
+        return Fraction(0)
+    return Fraction(verdict.points) * speed_share(reading.share, reading.threshold)
 
 
 def _all_pending(undecided: list[Verdict]) -> bool:

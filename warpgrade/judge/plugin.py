@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from warpgrade.judge.verdict import KernelReport, Outcome, TestKind, Tier, Verdict
+from warpgrade.judge.verdict import KernelReport, Outcome, SpeedReading, TestKind, Tier, Verdict
 
 if TYPE_CHECKING:
     import torch
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from warpgrade.judge.inputs import Inputs
     from warpgrade.judge.remote import RemoteSubmission
     from warpgrade.judge.sandbox import Sandbox
+    from warpgrade.judge.speed.benchmark import Benchmark, Timing
     from warpgrade.submission import Submission
 
 # torch, and all of ours that imports it, is imported inside functions: this file is loaded by every pytest run of the
 # environment, and the Worker should start before the Judge spends seconds on its own imports.
 
 SPEED_TEST = "test_speed"
-NO_GPU = "Speed is judged on a GPU; there is none here. Not passed, not failed: it is judged later."
 
 
 @dataclass
@@ -47,6 +47,8 @@ class Job:
     tier: Tier
     #: `check` in a notebook: public tests alone. Not a judgement, and never recorded as one.
     public_only: bool = False
+    #: A GPU to judge speed on; without one it is pending.
+    timing: Timing | None = None
 
 
 @dataclass
@@ -60,6 +62,7 @@ class _Test:
     cases: int = 0
     passed_cases: int = 0
     duration_s: float = 0.0
+    reading: SpeedReading | None = None
 
 
 @dataclass
@@ -77,6 +80,7 @@ class JudgePlugin:
     notices: list[str] = field(default_factory=list)
     _public_ended: bool = False
     _inputs: Inputs | None = None
+    _benchmark: Benchmark | None = None
     _deselecting: bool = False
 
     # --- fixtures -----------------------------------------------------------------------------------------------
@@ -115,14 +119,12 @@ class JudgePlugin:
         return _reference(self.job.course.reference(self.job.exercise.assignment, self.job.exercise.id))
 
     @pytest.fixture
-    def benchmark(self) -> Callable[..., Any]:
-        """`benchmark(submission.relu, ...)`: judged speed. Pending without a GPU."""
-        from warpgrade.judge.failure import pending
+    def benchmark(self) -> Benchmark:
+        """`benchmark(check, moved_bytes=...)`: judged speed. Pending without a GPU."""
+        from warpgrade.judge.speed.benchmark import Benchmark
 
-        def measure(*arguments: Any, **keywords: Any) -> None:
-            raise pending(NO_GPU)
-
-        return measure
+        self._benchmark = Benchmark(self.job.exercise, self.job.timing)
+        return self._benchmark
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """`length` is one of the battery's sizes."""
@@ -225,7 +227,7 @@ class JudgePlugin:
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """The first failed case of a function decides it; the others are not run. A fault stops everything."""
-        self._inputs = None
+        self._inputs = self._benchmark = None
         if self.tests[_function_name(item)].kind is not TestKind.PUBLIC:
             self._end_public()
         if self.fault or self.tests[_function_name(item)].failure is not None:
@@ -241,8 +243,16 @@ class JudgePlugin:
         if call.excinfo is not None:
             self._note_exception(test, item, call.excinfo.value)
         elif call.when == "call":
-            test.passed_cases += 1
+            self._note_pass(test)
         return (yield)
+
+    def _note_pass(self, test: _Test) -> None:
+        if test.kind is TestKind.SPEED:
+            test.reading = self._benchmark.reading if self._benchmark else None
+            if test.reading is None:
+                self._note_fault("A test of speed has ended without having measured anything.")
+                return
+        test.passed_cases += 1
 
     def _note_exception(self, test: _Test, item: pytest.Item, error: BaseException) -> None:
         from warpgrade.judge.failure import failure_of
@@ -267,7 +277,14 @@ class JudgePlugin:
         judged = self.remote is not None and self.remote.was_ready
         # Every case: a run that ended between two cases has not passed the second.
         if judged and test.failure is None and test.passed_cases == test.cases:
-            return Verdict(test=name, kind=test.kind, outcome=Outcome.PASSED, points=points, duration_s=test.duration_s)
+            return Verdict(
+                test=name,
+                kind=test.kind,
+                outcome=Outcome.PASSED,
+                points=points,
+                duration_s=test.duration_s,
+                reading=test.reading,
+            )
         failure = test.failure
         if failure is None:
             sentence = self.fault or "This test did not run. This is not the submission's fault."
@@ -286,6 +303,7 @@ class JudgePlugin:
             location=failure.location,
             evidence=evidence,
             duration_s=test.duration_s,
+            reading=failure.reading,
         )
 
 

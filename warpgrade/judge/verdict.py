@@ -1,13 +1,15 @@
 """Verdicts: what became of each test, from a closed set, and what an exercise earns by them.
 
 The one rule: marks are *derived*, never stored. A Verdict has an outcome and the points of its test; `marks` adds up
-the points of the passed ones, and gives no mark at all while anything is undecided.
+the points of the passed ones (of a speed test the share that its measurement earns), and gives no mark at all while
+anything is undecided.
 """
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -66,6 +68,74 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     pass
 
 
+class DeviceState(_Record, frozen=True):
+    """What the driver told of a GPU at one moment. None: it does not tell."""
+
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    #: The driver's names of what slows the clocks down ("sw_power_cap"); empty when nothing does.
+    throttle_reasons: list[str] = []
+    #: Share of its time that the GPU worked for processes that are not the Judge's, over the last second or so.
+    others_busy_percent: int | None = None
+
+
+class Block(_Record, frozen=True):
+    """Samples of one Runner in a row: each a timed message, all of it, with the canary copy that went before it."""
+
+    runner: Literal["noop", "baseline", "candidate"]
+    message_ms: list[float]
+    canary_ms: list[float]
+    #: Positions of the samples whose outputs were checked in full.
+    verified: list[int] = []
+
+
+class SpeedReading(_Record, frozen=True):
+    """One conclusive measurement of speed and where it was made. Latencies are of one launch, in ms, without the no-op.
+
+    Raises ValueError for numbers that no measurement gives.
+    """
+
+    gpu: str
+    driver: str
+    #: What the candidate is compared with, in words, and the share of its speed that earns full marks.
+    baseline: str
+    threshold: Annotated[float, msgspec.Meta(gt=0)]
+    #: The column of the declaration that the threshold is from ("h200", "default").
+    threshold_for: str
+    baseline_ms: Annotated[float, msgspec.Meta(gt=0)]
+    candidate_ms: Annotated[float, msgspec.Meta(gt=0)]
+    #: 95% interval of the candidate's median.
+    candidate_interval_ms: tuple[float, float]
+    #: What one launch has to read and write at least, and what the GPU's memory allows.
+    moved_bytes: Annotated[int, msgspec.Meta(gt=0)]
+    peak_bandwidth_gbps: Annotated[float, msgspec.Meta(gt=0)]
+    launches: Annotated[int, msgspec.Meta(gt=0)]
+    #: In the order in which they were measured.
+    blocks: list[Block]
+    before: DeviceState
+    after: DeviceState
+    #: For how long others were kept from the GPU.
+    exclusive_s: Annotated[float, msgspec.Meta(ge=0)]
+    #: Why earlier attempts of the same judgement were inconclusive.
+    inconclusive_before: list[str] = []
+
+    def __post_init__(self) -> None:
+        figures = (self.threshold, self.baseline_ms, self.candidate_ms, self.peak_bandwidth_gbps)
+        if not all(math.isfinite(figure) and figure > 0 for figure in (*figures, *self.candidate_interval_ms)):
+            raise ValueError("a reading with a figure that is no positive number")
+
+    @property
+    def share(self) -> float:
+        """The candidate's speed as a share of the baseline's: 1.0 is as fast."""
+        return self.baseline_ms / self.candidate_ms
+
+    @property
+    def bandwidth_gbps(self) -> float:
+        """Bytes that had to be moved, over the time it took."""
+        return self.moved_bytes / self.candidate_ms / 1e6
+
+
 class Verdict(_Record, frozen=True):
     """The outcome of one test. What a student may see and what only a TA may see are different fields.
 
@@ -84,6 +154,8 @@ class Verdict(_Record, frozen=True):
     location: Location | None = None
     evidence: dict[str, str] = {}
     duration_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    #: What a decided mark for speed is made of.
+    reading: SpeedReading | None = None
 
     def __post_init__(self) -> None:
         if self.outcome is Outcome.PASSED and (self.pattern or self.exception or self.location):
@@ -92,6 +164,13 @@ class Verdict(_Record, frozen=True):
             raise ValueError(f"{self.test}: {self.outcome} without a sentence that says so")
         if self.outcome is Outcome.TOO_SLOW and self.kind is not TestKind.SPEED:
             raise ValueError(f"{self.test}: too_slow, and yet no speed test")
+        if self.reading is not None and self.kind is not TestKind.SPEED:
+            raise ValueError(f"{self.test}: a measurement of speed, and yet no speed test")
+        measured = self.kind is TestKind.SPEED and self.outcome in (Outcome.PASSED, Outcome.TOO_SLOW)
+        if measured != (self.reading is not None):
+            raise ValueError(f"{self.test}: {self.outcome} {'with' if self.reading else 'without'} a measurement")
+        if self.reading and (self.outcome is Outcome.PASSED) != (self.reading.share >= self.reading.threshold):
+            raise ValueError(f"{self.test}: {self.outcome}, and the measurement says otherwise")
 
 
 class KernelReport(_Record, frozen=True):

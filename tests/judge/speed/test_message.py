@@ -1,0 +1,223 @@
+"""One timed message: what is in it, what it leaves behind, and what of the answers is believed."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from tests.judge.speed import runners
+from warpgrade.judge.failure import Failure
+from warpgrade.judge.speed.message import TimedMessage
+from warpgrade.judge.speed.simulated import SimulatedDevice
+from warpgrade.judge.speed.workload import Operand, Workload, sized
+from warpgrade.judge.verdict import Outcome
+from warpgrade.wire.messages import TensorSpec
+from warpgrade.wire.tensors import view
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+
+
+@pytest.fixture
+def device():
+    return SimulatedDevice()
+
+
+@pytest.fixture
+def message(device):
+    return TimedMessage(device, *sized(device.facts, runners.add_at), drawn=random.Random(0))
+
+
+def seen_by(message, device, samples=2):
+    """All that a Runner finds in its inputs, sample by sample, in the order in which it is asked."""
+    found = []
+
+    def look(runner, launches):
+        found.append([[tensor.clone() for tensor in runner.inputs(launch)] for launch in launches])
+        found[-1].append([launch.outputs["z"].offset_bytes for launch in launches])
+        runners.honest(runner, launches)
+
+    runner = runners.Running(device, message, look)
+    for _ in range(samples):
+        message.sample(runner, checked=True)
+    return found
+
+
+def test_no_operand_is_met_twice(message, device):
+    one, other = seen_by(message, device)
+    tensors = [tensor for sample in (one, other) for launch in sample[:-1] for tensor in launch]
+    assert len({float(tensor[:64].double().sum()) for tensor in tensors}) == len(tensors) == 2 * 4 * 2
+
+
+def test_launches_come_in_an_order_that_nobody_foresees(message, device):
+    orders = [tuple(sample[-1]) for sample in seen_by(message, device, samples=6)]
+    assert len(set(orders)) > 1
+    assert len({tuple(sorted(order)) for order in orders}) == 1
+
+
+def test_inputs_have_the_declared_mean_and_spread(device):
+    workload = Workload(
+        "f", {"x": Operand((40_000,), torch.float32, 3.0, 0.5)}, {"z": Operand((40_000,))}, 320_000,
+        lambda z, x: None, grid=(1,), divided=frozenset({"x", "z"}),
+    )  # fmt: skip
+    message = TimedMessage(device, workload, 1)
+    seen = []
+
+    def look(runner, launches):
+        seen.append(view(message.inputs, launches[0].inputs["x"]).clone())
+        view(message.outputs, launches[0].outputs["z"]).zero_()
+
+    message.sample(runners.Running(device, message, look), checked=True)
+    # four standard errors: 0.5 / sqrt(40,000), and that over sqrt(2)
+    assert seen[0].mean() == pytest.approx(3.0, abs=4 * 0.5 / 200)
+    assert seen[0].std() == pytest.approx(0.5, abs=4 * 0.5 / 283)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_elements_never_written_are_found_whatever_the_dtype(device, dtype):
+    workload = Workload(
+        "f", {"x": Operand((4096,), dtype)}, {"z": Operand((4096,), dtype)}, 8192 * dtype.itemsize,
+        lambda z, x: None, grid=(1,), divided=frozenset({"x", "z"}),
+    )  # fmt: skip
+    message = TimedMessage(device, workload, 2)
+
+    def all_but_one(runner, launches):
+        for launch in launches:
+            view(message.outputs, launch.outputs["z"])[:-1].zero_()
+
+    with pytest.raises(Failure) as raised:
+        message.sample(runners.Running(device, message, all_but_one), checked=True)
+    assert raised.value.evidence["unwritten"] == "1 of 4096"
+
+
+def test_poison_differs_from_sample_to_sample(message, device):
+    words = set()
+
+    def look(runner, launches):
+        words.add(int(message.outputs.view(torch.int32)[0]))
+        runners.honest(runner, launches)
+
+    runner = runners.Running(device, message, look)
+    for _ in range(12):
+        message.sample(runner, checked=True)
+    assert len(words) > 1
+
+
+def test_about_a_third_of_the_samples_is_checked_in_full(message, device):
+    runner = runners.Running(device, message, runners.honest)
+    verified = sum(message.sample(runner, checked=True).verified for _ in range(60))
+    # binomial: 20 with a standard deviation of 3.7
+    assert 9 <= verified <= 31
+
+
+def test_the_first_can_be_asked_for(message, device):
+    runner = runners.Running(device, message, runners.honest)
+    assert all(message.sample(runner, checked=True, verified=True).verified for _ in range(5))
+
+
+def test_a_check_sees_every_row_once_and_all_operands_alike(device, monkeypatch):
+    monkeypatch.setattr("warpgrade.judge.speed.message._PIECE_ELEMENTS", 100)
+    seen = []
+
+    def check(z, x):
+        seen.append((len(z), x.shape))
+        assert torch.equal(z, x.sum(1))
+
+    workload = Workload(
+        "f", {"x": Operand((37, 11))}, {"z": Operand((37,))}, 1, check, grid=(1,), divided=frozenset({"x", "z"})
+    )
+    message = TimedMessage(device, workload, 1)
+
+    def behave(runner, launches):
+        for launch in launches:
+            x = view(message.inputs, launch.inputs["x"])
+            view(message.outputs, launch.outputs["z"]).copy_(x.sum(1))
+
+    message.sample(runners.Running(device, message, behave), checked=True, verified=True)
+    assert [rows for rows, _ in seen] == [9, 9, 9, 9, 1]
+    assert all(shape == (rows, 11) for rows, shape in seen)
+
+
+# --- a function says where its results are -------------------------------------------------------------------------
+
+
+class Answering:
+    """A Runner for a function: answers with what `where(number)` says, having written x + y there."""
+
+    def __init__(self, message, where):
+        self.message, self.where = message, where
+
+    def run(self, launches):
+        answers = []
+        for number, launch in enumerate(launches):
+            spec = self.where(number)
+            if (
+                spec.offset_bytes + 4 * 4096 <= self.message.outputs.numel()
+                and spec.shape == [4096]
+                and not spec.offset_bytes % 4
+            ):
+                x, y = (view(self.message.inputs, launch.inputs[name]) for name in "xy")
+                view(self.message.outputs, TensorSpec("float32", [4096], [1], spec.offset_bytes)).copy_(x + y)
+            answers.append([spec])
+        return answers
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def function(device):
+    made = runners.add_at(4096)
+    made = Workload(made.function, made.inputs, {"result": Operand((4096,))}, made.moved_bytes, runners.check_add,
+                    divided=frozenset({"x", "y", "result"}))  # fmt: skip
+    return TimedMessage(device, made, 3)
+
+
+def at(offset, dtype="float32", shape=(4096,), strides=(1,)):
+    return TensorSpec(dtype, list(shape), list(strides), offset)
+
+
+def test_results_may_lie_anywhere_among_the_outputs(function):
+    message = function
+    for order in ([0, 1, 2], [2, 0, 1]):
+        runner = Answering(message, lambda number, order=order: at(4 * 4096 * order[number]))
+        assert message.sample(runner, checked=True, verified=True).verified
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        at(4 * 4096 * 3), at(2**40), at(0, "float16"), at(0, shape=(64, 64), strides=(64, 1)), at(0, strides=(2,)),
+        at(0, strides=(0,)), at(2),
+    ],
+    ids=["behind the block", "far behind it", "another dtype", "another shape", "strided", "expanded", "misaligned"],
+)  # fmt: skip
+def test_results_that_are_not_what_the_contract_says_are_wrong(function, spec):
+    with pytest.raises(Failure) as raised:
+        function.sample(Answering(function, lambda number: spec), checked=True)
+    assert raised.value.outcome is Outcome.WRONG
+
+
+def test_one_place_for_all_results_is_wrong(function):
+    with pytest.raises(Failure) as raised:
+        function.sample(Answering(function, lambda number: at(0)), checked=True, verified=True)
+    assert raised.value.outcome is Outcome.WRONG
+
+
+def test_another_number_of_answers_is_refused(function):
+    runner = Answering(function, lambda number: at(4 * 4096 * number))
+    short = runner.run
+    runner.run = lambda launches: short(launches)[:-1]
+    with pytest.raises(Failure) as raised:
+        function.sample(runner, checked=True)
+    assert raised.value.outcome is Outcome.REFUSED
+
+
+def test_another_number_of_results_of_one_call_is_wrong(function):
+    runner = Answering(function, lambda number: at(4 * 4096 * number))
+    twice = runner.run
+    runner.run = lambda launches: [[*answer, *answer] for answer in twice(launches)]
+    with pytest.raises(Failure) as raised:
+        function.sample(runner, checked=True)
+    assert raised.value.outcome is Outcome.WRONG

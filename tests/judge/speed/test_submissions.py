@@ -1,0 +1,93 @@
+"""From a notebook's code to a mark for speed: the course's own suite, a real Worker, the simulated GPU's clock."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.judge.speed.interpreted import InterpretedTiming
+from warpgrade.course import Course
+from warpgrade.judge.marks import correctness_mark, speed_mark
+from warpgrade.judge.plugin import Job
+from warpgrade.judge.sandbox.unsandboxed import NoSandbox
+from warpgrade.judge.suite import run_suite
+from warpgrade.judge.verdict import Outcome, TestKind, Tier
+from warpgrade.report.cell import cell_text
+from warpgrade.submission import CodeCell, Submission
+
+COURSE = Course(Path(__file__).parents[3])
+IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n"
+PLAIN = (COURSE.root / "course_tests/triton-01-basics/accepted/vector_add__plain.py").read_text("utf-8")
+RELU = (COURSE.root / "course_tests/triton-01-basics/accepted/relu__plain.py").read_text("utf-8")
+
+#: Right, and each load brings 32 bytes for 4: neighbours in a program lie a whole grid apart.
+STRIDED = """
+@triton.jit
+def vector_add(x, y, z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) + tl.arange(0, BLOCK) * tl.num_programs(0)
+    keep = i < n
+    tl.store(z + i, tl.load(x + i, keep) + tl.load(y + i, keep), keep)
+"""
+#: Right, and everything is read twice: 20 bytes an element, where 12 do.
+TWICE = """
+@triton.jit
+def vector_add(x, y, z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    keep = i < n
+    first = tl.load(x + i, keep) + tl.load(y + i, keep)
+    again = tl.load(x + i, keep) + tl.load(y + i, keep)
+    tl.store(z + i, tl.where(first == again, first, again), keep)
+"""
+
+
+def judged(code, id_):
+    exercise = COURSE.exercise("triton-01-basics", id_)
+    submission = Submission((CodeCell(1, IMPORTS), CodeCell(2, code)), "0" * 64, "", frozenset())
+    timing = InterpretedTiming(exercise, submission, NoSandbox())
+    verdict = run_suite(Job(COURSE, exercise, submission, NoSandbox(), Tier.MODEL, timing=timing))
+    assert verdict.fault == "", verdict.fault_evidence
+    return exercise, verdict
+
+
+def speed_of(exercise, judged):
+    """The verdict on speed, and the mark as if it had been judged in a sandbox."""
+    sandboxed = msgspec.structs.replace(judged, sandboxed=True)
+    assert correctness_mark(exercise, sandboxed).earned == exercise.correctness_points
+    speed = next(verdict for verdict in judged.verdicts if verdict.kind is TestKind.SPEED)
+    return speed, speed_mark(exercise, sandboxed), sandboxed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("code", "id_"), [(PLAIN, "vector_add"), (RELU, "relu")])
+def test_a_plain_solution_earns_all_points(code, id_):
+    exercise, verdict = judged(code, id_)
+    speed, mark, _ = speed_of(exercise, verdict)
+    assert speed.outcome is Outcome.PASSED
+    assert speed.reading.share == pytest.approx(1.0, rel=0.02)
+    assert mark.earned == mark.possible > 0
+
+
+@pytest.mark.slow
+def test_uncoalesced_access_earns_none():
+    exercise, verdict = judged(STRIDED, "vector_add")
+    speed, mark, _ = speed_of(exercise, verdict)
+    assert speed.outcome is Outcome.TOO_SLOW
+    assert speed.reading.share < 0.2
+    assert mark.earned == 0
+
+
+@pytest.mark.slow
+def test_reading_everything_twice_earns_half():
+    """12 bytes of 20 are 60% of the speed; on the line from 0 at 40% to all at 80% that is the half."""
+    exercise, verdict = judged(TWICE, "vector_add")
+    speed, mark, whole = speed_of(exercise, verdict)
+    assert speed.outcome is Outcome.TOO_SLOW
+    assert speed.reading.share == pytest.approx(0.6, rel=0.02)
+    assert float(mark.earned / mark.possible) == pytest.approx(0.5, abs=0.03)
+    assert mark.possible == Fraction(4, 5)
+    text = cell_text(exercise, True, mark, whole)
+    assert "of 0.8 points" in text
+    assert "Full marks are from 80%" in " ".join(text.split())

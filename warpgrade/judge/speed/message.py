@@ -1,0 +1,320 @@
+"""The timed message: a few launches, no operand met twice, generated, poisoned and gathered inside the Judge's clock.
+
+Threats (design/threats, "Replay" and "Time"): what was computed before cannot be answered again, because inputs are
+fresh and secret and no two launches share any; nothing can start before the clock, because the inputs do not exist;
+what is done after the answer does not count, because random positions were read before the clock stopped and must be
+what the outputs hold later, when all of them are looked at.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from warpgrade.judge.failure import Failure
+from warpgrade.judge.speed.device import Device
+from warpgrade.judge.speed.workload import Operand, Workload
+from warpgrade.judge.verdict import Outcome
+from warpgrade.wire import WireError
+from warpgrade.wire.messages import TensorSpec
+from warpgrade.wire.tensors import DTYPE_NAMES, contiguous_strides, view
+
+#: Of each output, one element in so many is read inside the clock, and at least `_LEAST_GATHERED`: of work that is not
+#: done a part of 1% is seen with 1 - 0.99**256 = 92%, in 20 samples always. Reading them takes microseconds.
+_GATHERED_SHARE = 1024
+_LEAST_GATHERED = 256
+_ALIGNMENT_BYTES = 256
+#: Elements that are checked at a time: float64 temporaries of a check are then some hundred megabytes.
+_PIECE_ELEMENTS = 2**23
+_TIMED = "While it was timed, on large inputs"
+
+
+@dataclass(frozen=True)
+class Defences:
+    """What keeps a timed message honest. All on, always; the attack benchmarks turn them off one at a time, to see that
+    each attack would work without the one that is there for it."""
+
+    distinct_operands: bool = True
+    fresh_inputs: bool = True
+    inputs_inside_clock: bool = True
+    gathered_inside_clock: bool = True
+    full_checks: bool = True
+    baseline_alone: bool = True
+    ceiling: bool = True
+    canary: bool = True
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where the tensors of one launch lie: inputs in the block of inputs, outputs (of a bare kernel) in the other."""
+
+    inputs: dict[str, TensorSpec]
+    outputs: dict[str, TensorSpec]
+
+
+class Runner(Protocol):
+    """A process that answers timed messages: the submission's Worker, or one of ours with the baseline or the no-op."""
+
+    def run(self, launches: Sequence[Launch]) -> Sequence[Sequence[TensorSpec]]:
+        """Run all of them and say where in the block of outputs each one's results lie, once they are there.
+
+        Raises Failure for whatever a submission does, DeviceLost where the GPU is gone.
+        """
+
+    def close(self) -> None:
+        """End it, and all that it left on the GPU."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One sample: how long it took, and whether its outputs were checked in full."""
+
+    message_ms: float
+    verified: bool
+
+
+class TimedMessage:
+    """The blocks of a workload's launches, filled anew for each sample. Raises DoesNotFit."""
+
+    def __init__(
+        self,
+        device: Device,
+        workload: Workload,
+        launches: int,
+        *,
+        defences: Defences | None = None,
+        drawn: random.Random | None = None,
+    ) -> None:
+        self.workload = workload
+        self._device = device
+        self._defences = defences or Defences()
+        in_bytes = [_packed_bytes(workload.inputs.values()), _packed_bytes(workload.outputs.values())]
+        different = launches if self._defences.distinct_operands else 1
+        self.inputs = device.block(different * in_bytes[0])
+        self.outputs = device.block(different * in_bytes[1])
+        self.launches = [
+            Launch(
+                _specs(workload.inputs, (number % different) * in_bytes[0]),
+                _specs(workload.outputs, (number % different) * in_bytes[1]),
+            )
+            for number in range(launches)
+        ]
+        self._snapshot = device.private(self.outputs)
+        self._again = {name: device.private(view(self.inputs, spec)) for name, spec in self.launches[0].inputs.items()}
+        # Seeds, orders and coins: from the system's randomness, which no submission has seen (a test may draw others).
+        self._random = drawn or secrets.SystemRandom()
+        self._fixed_seed = self._random.getrandbits(62)
+
+    def sample(self, runner: Runner, *, checked: bool, verified: bool = False) -> Timed:
+        """Time one message. `checked`: its outputs are looked at afterwards (the no-op has none); a secret third of
+        those, and where `verified`, in full.
+
+        Raises Failure for wrong outputs, and what the runner raises.
+        """
+        device, defences = self._device, self._defences
+        seed = self._random.getrandbits(62) if defences.fresh_inputs else self._fixed_seed
+        word = _poison_word(self._random)
+        order = self._random.sample(self.launches, len(self.launches))
+        positions = self._positions()
+        if not defences.inputs_inside_clock:
+            self._prepare(seed, word)
+        device.synchronize()
+        started_s = device.now_s()
+        if defences.inputs_inside_clock:
+            self._prepare(seed, word)
+            device.synchronize()
+        answers = runner.run(order)
+        found = self._taken(order, answers) if checked else self._expected(order)
+        gathered: list[torch.Tensor] = []
+        if defences.gathered_inside_clock:
+            gathered = [
+                device.gather(tensor, positions[name]) for _, name, tensor in self._outputs(found, self.outputs)
+            ]
+        device.synchronize()
+        message_ms = 1e3 * (device.now_s() - started_s)
+        if not checked:
+            return Timed(message_ms, False)
+        device.copy_(self._snapshot, self.outputs)
+        device.synchronize()
+        # Which ones is decided after the answer.
+        verified = (verified or self._random.randrange(3) == 0) and defences.full_checks
+        self._look(found, gathered, positions, word)
+        if verified:
+            self._check(found, seed)
+        return Timed(message_ms, verified)
+
+    def _prepare(self, seed: int, word: int) -> None:
+        for launch, seeds in zip(self.launches, self._seeds(seed), strict=True):
+            for name, spec in launch.inputs.items():
+                self._fill(view(self.inputs, spec), self.workload.inputs[name], seeds[name])
+        self._device.poison_(self.outputs, word)
+
+    def _fill(self, tensor: torch.Tensor, operand: Operand, seed: int) -> None:
+        self._device.normal_(tensor, seed, operand.mean, operand.std)
+
+    def _seeds(self, seed: int) -> list[dict[str, int]]:
+        """A seed for each input of each launch, all from one."""
+        drawn = random.Random(seed)
+        if not self._defences.distinct_operands:
+            same = {name: drawn.getrandbits(62) for name in self.workload.inputs}
+            return [same] * len(self.launches)
+        return [{name: drawn.getrandbits(62) for name in self.workload.inputs} for _ in self.launches]
+
+    def _positions(self) -> dict[str, torch.Tensor]:
+        return {
+            name: self._device.positions(
+                max(_LEAST_GATHERED, operand.elements // _GATHERED_SHARE),
+                operand.elements,
+                self._random.getrandbits(62),
+            )
+            for name, operand in self.workload.outputs.items()
+        }
+
+    # --- where the outputs are -------------------------------------------------------------------------------------
+
+    def _expected(self, order: Sequence[Launch]) -> list[tuple[Launch, dict[str, TensorSpec]]]:
+        return [(launch, launch.outputs) for launch in order]
+
+    def _taken(
+        self, order: Sequence[Launch], answers: Sequence[Sequence[TensorSpec]]
+    ) -> list[tuple[Launch, dict[str, TensorSpec]]]:
+        """A bare kernel's outputs are where the Judge put them, a function's where it says. Raises Failure."""
+        if self.workload.grid is not None:
+            return self._expected(order)
+        if len(answers) != len(order):
+            raise Failure(Outcome.REFUSED, f"{_TIMED}, it answered for another number of calls than it was sent.")
+        found = []
+        for launch, answer in zip(order, answers, strict=True):
+            self._fits(answer)
+            found.append((launch, dict(zip(self.workload.outputs, answer, strict=True))))
+        return found
+
+    def _fits(self, answer: Sequence[TensorSpec]) -> None:
+        expected = list(self.workload.outputs.values())
+        right = len(answer) == len(expected) and all(
+            (spec.dtype, tuple(spec.shape), list(spec.strides))
+            == (DTYPE_NAMES[operand.dtype], operand.shape, contiguous_strides(operand.shape))
+            for spec, operand in zip(answer, expected, strict=True)
+        )
+        try:
+            for spec in answer:
+                view(self.outputs, spec)
+        except WireError:
+            right = False
+        if not right:
+            raise Failure(
+                Outcome.WRONG,
+                f"{_TIMED}, it did not return a new tensor of the shape and dtype that the contract says.",
+            )
+
+    def _outputs(
+        self, found: list[tuple[Launch, dict[str, TensorSpec]]], block: torch.Tensor
+    ) -> list[tuple[Launch, str, torch.Tensor]]:
+        return [(launch, name, view(block, spec)) for launch, specs in found for name, spec in specs.items()]
+
+    # --- what is in them -------------------------------------------------------------------------------------------
+
+    def _look(
+        self,
+        found: list[tuple[Launch, dict[str, TensorSpec]]],
+        gathered: list[torch.Tensor],
+        positions: dict[str, torch.Tensor],
+        word: int,
+    ) -> None:
+        """Raises Failure where the outputs are not what they were inside the clock, or were never written."""
+        for number, (_, name, tensor) in enumerate(self._outputs(found, self._snapshot)):
+            bits = _bits(tensor)
+            # Any integer may be right; there the full checks alone find what was not written.
+            poisoned = tensor.dtype.is_floating_point
+            unwritten = int((bits == _as_signed(word, bits.dtype)).sum()) if poisoned else 0
+            if unwritten:
+                raise Failure(
+                    Outcome.WRONG,
+                    f"{_TIMED}, it left elements unwritten.",
+                    pattern="elements never written",
+                    evidence={"output": name, "unwritten": f"{unwritten} of {bits.numel()}"},
+                )
+            if gathered and not torch.equal(_bits(gathered[number]), bits.flatten()[positions[name]]):
+                raise Failure(
+                    Outcome.WRONG,
+                    f"{_TIMED}, it answered before its work was done: the result changed after the answer.",
+                    pattern="work after the answer",
+                    evidence={"output": name},
+                )
+
+    def _check(self, found: list[tuple[Launch, dict[str, TensorSpec]]], seed: int) -> None:
+        """Raises Failure unless inputs are as they were and outputs are right, all of them."""
+        seeds = dict(zip(map(id, self.launches), self._seeds(seed), strict=True))
+        for launch, specs in found:
+            inputs = {}
+            for name, spec in launch.inputs.items():
+                again = self._again[name]
+                self._fill(again, self.workload.inputs[name], seeds[id(launch)][name])
+                inputs[name] = again
+                self._device.synchronize()
+                if not torch.equal(_bits(again), _bits(view(self.inputs, spec))):
+                    raise Failure(Outcome.WRONG, f"{_TIMED}, it changed its input {name}.", evidence={"input": name})
+            outputs = {name: view(self._snapshot, spec) for name, spec in specs.items()}
+            self._check_launch(outputs, inputs)
+
+    def _check_launch(self, outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
+        divided = self.workload.divided
+        tensors = {**outputs, **inputs}
+        rows = max((tensors[name].shape[0] for name in divided), default=1)
+        largest = max((tensors[name].numel() for name in divided), default=1)
+        step = max(1, rows * _PIECE_ELEMENTS // largest) if divided else 1
+        for start in range(0, rows, step):
+            pieces = {
+                name: tensor[start : start + step] if name in divided else tensor for name, tensor in tensors.items()
+            }
+            try:
+                self.workload.check(*pieces.values())
+            except Failure as failure:
+                sentence = f"{_TIMED}: {failure.sentence[:1].lower()}{failure.sentence[1:]}"
+                # A pattern is about the piece's own end and columns: it would tell of sizes, and mislead.
+                raise Failure(failure.outcome, sentence, evidence=failure.evidence) from failure
+
+
+def _packed_bytes(operands: Iterable[Operand]) -> int:
+    return sum(_aligned(operand.size_bytes) for operand in operands)
+
+
+def _specs(operands: Mapping[str, Operand], start_bytes: int) -> dict[str, TensorSpec]:
+    specs = {}
+    for name, operand in operands.items():
+        specs[name] = TensorSpec(
+            DTYPE_NAMES[operand.dtype], list(operand.shape), contiguous_strides(operand.shape), start_bytes
+        )
+        start_bytes += _aligned(operand.size_bytes)
+    return specs
+
+
+def _aligned(size_bytes: int) -> int:
+    return -(-size_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+
+
+def _poison_word(drawn: random.Random) -> int:
+    """32 bits that are a NaN in float32, and in both halves in float16 and bfloat16, with a payload nobody foresees.
+
+    In float64 they are a number near the largest.
+    """
+    half = 0x7FC1 | (drawn.getrandbits(5) << 1) | (drawn.getrandbits(1) << 15)
+    word = half << 16 | half
+    return word - (1 << 32) if word >= 1 << 31 else word
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as integers: NaN is not equal to itself, and its bits are."""
+    return tensor.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])
+
+
+def _as_signed(word: int, dtype: torch.dtype) -> int:
+    """What an element of the poison is as an integer of this dtype."""
+    bits = (word & 0xFFFFFFFF) << 32 | word & 0xFFFFFFFF
+    bits &= (1 << 8 * dtype.itemsize) - 1
+    return bits - (1 << 8 * dtype.itemsize) if bits >> 8 * dtype.itemsize - 1 else bits
