@@ -20,7 +20,7 @@ from warpgrade.judge.sandbox.fake import FakeSandbox
 from warpgrade.submission import Submission, parse_submission
 from warpgrade.wire import Channel, PeerClosed, WireError
 from warpgrade.wire import tensors as wire_tensors
-from warpgrade.wire.messages import Call, Compile, JudgeMessage, KernelUse, Load, Loaded, Message, Ready, Returned
+from warpgrade.wire.messages import Call, Compile, JudgeMessage, KernelUse, Loaded, Message, Ready, Returned
 
 # Some tests start a judge of their own; none may leave compiled files in the repository.
 sys.dont_write_bytecode = True
@@ -145,7 +145,7 @@ class Player:
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
-        self.channel: Channel[JudgeMessage] = Channel(sock, Load | Call | Compile)
+        self.channel: Channel[JudgeMessage] = Channel(sock, JudgeMessage)
 
     def say(self, message: Message, payload: bytes = b"") -> None:
         with contextlib.suppress(WireError):

@@ -24,7 +24,16 @@ from hypothesis import strategies as st
 
 from warpgrade.wire import Channel, PeerClosed, TimedOut, WireError
 from warpgrade.wire.channel import Frame
-from warpgrade.wire.messages import MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Raised, Ready, Unsafe, WorkerMessage
+from warpgrade.wire.messages import (
+    MAX_HEADER_BYTES,
+    MAX_PAYLOAD_BYTES,
+    JudgeMessage,
+    Raised,
+    Ready,
+    Share,
+    Unsafe,
+    WorkerMessage,
+)
 
 READY = msgspec.json.encode(Ready())
 UNSAFE = msgspec.json.encode(Unsafe(["3"]))
@@ -431,3 +440,49 @@ def test_a_frame_is_read_from_pieces(ends: tuple[Channel[Any], socket.socket]) -
     assert isinstance(ends[0].receive(timeout_s=5.0).message, Ready)
     assert isinstance(ends[0].receive(timeout_s=5.0).message, Raised)
     feeder.join()
+
+
+# --- shared blocks -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files() -> Iterator[list[int]]:
+    descriptors = [os.memfd_create(f"block {number}") for number in range(3)]
+    yield descriptors
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def worker_end() -> tuple[Channel[Any], Channel[Any]]:
+    """The Judge's channel, and the Worker's."""
+    ours, theirs = socket.socketpair()
+    return Channel(ours, WorkerMessage), Channel(theirs, JudgeMessage)
+
+
+def test_a_share_brings_its_blocks_in_their_order(files: list[int]) -> None:
+    judge, worker = worker_end()
+    with judge, worker:
+        judge.send(Share([10, 20]), timeout_s=5.0, descriptors=files[:2])
+        frame = worker.receive(timeout_s=5.0)
+        assert (frame.message, len(frame.payload)) == (Share([10, 20]), 0)
+        assert [os.fstat(d).st_ino for d in frame.descriptors] == [os.fstat(d).st_ino for d in files[:2]]
+        for descriptor in frame.descriptors:
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_share_with_another_number_of_blocks_is_none(files: list[int], count: int, no_leaks: None) -> None:
+    judge, worker = worker_end()
+    with judge, worker:
+        judge.send(Share([10, 20]), timeout_s=5.0, descriptors=files[:count])
+        with pytest.raises(WireError, match="descriptors came for 2 blocks"):
+            worker.receive(timeout_s=5.0)
+
+
+def test_the_judge_takes_no_share(files: list[int], no_leaks: None) -> None:
+    """A Worker must not choose what the Judge keeps open."""
+    judge, worker = worker_end()
+    with judge, worker:
+        worker.send(Share([10, 20]), timeout_s=5.0, descriptors=files[:2])
+        with pytest.raises(WireError):
+            judge.receive(timeout_s=5.0)

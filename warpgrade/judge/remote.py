@@ -6,26 +6,25 @@ nonsense. Everything before is ours, because no student code has run yet.
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
 
-from warpgrade.course import Exercise, Form
+from warpgrade.course import Exercise
 from warpgrade.judge import contract, lint
 from warpgrade.judge.failure import Failure
-from warpgrade.judge.kernels import failure_of_finding, failure_of_many, failure_of_problem, only_on_a_gpu
-from warpgrade.judge.repeated import own_exception, own_line, own_reason
+from warpgrade.judge.kernels import failure_of_finding, failure_of_many, failure_of_problem
+from warpgrade.judge.raised import failure_of_raised
+from warpgrade.judge.repeated import own_line, own_reason
 from warpgrade.judge.sandbox import START_LIMIT_S, Exit, Running, Sandbox, SandboxUnavailable
 from warpgrade.judge.verdict import KernelReport, Outcome, Tier
 from warpgrade.model.architectures import DEFAULT_ARCHITECTURES
-from warpgrade.model.findings import NotInterpreted
 from warpgrade.submission import Submission
 from warpgrade.wire import Channel, PeerClosed, TimedOut, WireError
 from warpgrade.wire.base import Message
@@ -40,8 +39,12 @@ from warpgrade.wire.messages import (
     Location,
     Problem,
     Raised,
+    Ran,
     Ready,
     Returned,
+    Run,
+    Share,
+    Shared,
     Unsafe,
     WorkerMessage,
 )
@@ -120,6 +123,33 @@ class RemoteSubmission:
             if isinstance(answer, CompileProblem):
                 raise failure_of_problem(answer, self._own_place(answer))
         return [answer for answer in answers if isinstance(answer, CompiledKernel)]
+
+    def share(self, descriptors: Sequence[int], sizes_bytes: Sequence[int]) -> None:
+        """Show the Worker a timed message's blocks of inputs and outputs. The descriptors stay the caller's.
+
+        Raises as `launch`.
+        """
+        channel = self._ensure_loaded()
+        limit_s, what = self._exercise.limits.call_s, "Taking over the memory of the timed calls"
+        answer, _ = self._ask(channel, Share(list(sizes_bytes)), bytearray(), limit_s, what, descriptors=descriptors)
+        if not isinstance(answer, Shared):
+            raise self._malformed("the shared memory was not taken over")
+
+    def run(self, message: Run, *, first: bool) -> None:
+        """Have a timed message answered, after `share`. The `first` one may take as long as compiling and tuning may.
+
+        Raises as `launch`.
+        """
+        limits = self._exercise.limits
+        what = f"A series of calls of {message.function}"
+        answer, _ = self._ask(
+            self._ensure_loaded(), message, bytearray(), limits.compile_s if first else limits.call_s, what
+        )
+        if not isinstance(answer, (Ran, Raised)):
+            raise self._malformed("no answer to a timed message")
+        self._judge_kernels(message.function, answer, message.seed)
+        if isinstance(answer, Raised):
+            raise failure_of_raised(message.function, answer, self._exercise, self._submission, self._problems)
 
     def kernel_reports(self) -> list[KernelReport]:
         """What is worth telling about each kernel of this Worker's life, those that moved most first.
@@ -222,6 +252,8 @@ class RemoteSubmission:
         limit_s: float,
         what: str,
         look: str = "",
+        *,
+        descriptors: Sequence[int] = (),
     ) -> tuple[WorkerMessage, bytearray]:
         """Send and receive within `limit_s` and what is left of the exercise's time. Raises Failure, which says that
         `what` failed and where to `look`."""
@@ -231,7 +263,7 @@ class RemoteSubmission:
         try:
             if not channel.quiet():
                 raise WireError("an answer was there before the call")
-            channel.send(message, payload, timeout_s=min(limit_s, left_s))
+            channel.send(message, payload, timeout_s=min(limit_s, left_s), descriptors=descriptors)
             frame = channel.receive(timeout_s=max(0.0, min(limit_s, left_s) - (time.monotonic() - started)))
             return frame.message, frame.payload
         except TimedOut as error:
@@ -319,17 +351,9 @@ class RemoteSubmission:
         answer, payload = self._ask(channel, message, packed.payload, self._exercise.limits.call_s, f"{name}(...)")
         if not isinstance(answer, (Raised, Returned)):
             raise self._malformed("no answer to a call")
-        self.kernels = answer.kernels
-        if not (isinstance(answer, Raised) and answer.problem.exception == "NotImplementedError"):
-            self._guard(answer.kernels)
-        if answer.kernels_left_out:
-            raise failure_of_many(name, answer.kernels_left_out)
-        if answer.findings:
-            finding = answer.findings[0]
-            place = own_line(self._submission, finding.location)
-            raise failure_of_finding(finding, self._submission, place, seed)
+        self._judge_kernels(name, answer, seed)
         if isinstance(answer, Raised):
-            raise self._raised(name, answer)
+            raise failure_of_raised(name, answer, self._exercise, self._submission, self._problems)
         try:
             self._take_arguments(packed, payload, answer.arguments_offset_bytes, everything)
             value = unpack_returned(answer.value, payload, offset_bytes=len(packed.payload))
@@ -347,6 +371,18 @@ class RemoteSubmission:
         return self._callable(name, value)
 
     # --- kernels -------------------------------------------------------------------------------------------------
+
+    def _judge_kernels(self, name: str, answer: Returned | Raised | Ran, seed: int) -> None:
+        """Raises Failure for what is wrong with the kernels that ran before this answer."""
+        self.kernels = answer.kernels
+        if not (isinstance(answer, Raised) and answer.problem.exception == "NotImplementedError"):
+            self._guard(answer.kernels)
+        if answer.kernels_left_out:
+            raise failure_of_many(name, answer.kernels_left_out)
+        if answer.findings:
+            finding = answer.findings[0]
+            place = own_line(self._submission, finding.location)
+            raise failure_of_finding(finding, self._submission, place, seed)
 
     def _guard(self, uses: tuple[KernelUse, ...]) -> None:
         """Raises Failure for a kernel that compiles for no GPU: the interpreter runs much that Triton has not."""
@@ -437,65 +473,4 @@ class RemoteSubmission:
             f"The call wrote outside of {' / '.join(nearest.names)}, {side}. Does every store have the right mask?",
             pattern="writes out of bounds",
             evidence={"first changed byte": str(where - nearest.start_bytes)},
-        )
-
-    def _raised(self, name: str, answer: Raised) -> Failure:
-        problem = answer.problem
-        shown = own_exception(problem.exception)
-        evidence = {"exception": problem.exception} | ({"exception text": problem.text} if problem.text else {})
-        if answer.during == "lookup":
-            return self._undefined(name)
-        if answer.during == "signature" and self._exercise.form is Form.KERNEL and "subscriptable" in problem.text:
-            return Failure(
-                Outcome.WRONG, f"{name} is an ordinary function, no kernel. Is @triton.jit missing above it?",
-                exception=shown, evidence=evidence,
-            )  # fmt: skip
-        if answer.during == "signature":
-            return Failure(
-                Outcome.WRONG, f"{name} cannot be called as the contract says: {self._exercise.signature}.",
-                exception=shown, evidence=evidence,
-            )  # fmt: skip
-        if problem.exception == "NotImplementedError":
-            return Failure(Outcome.NOT_IMPLEMENTED, f"{name} is not written yet.")
-        if problem.exception == NotInterpreted.__name__:
-            return only_on_a_gpu(name, own_line(self._submission, problem.location), problem.text)
-        if problem.exception == "MemoryError":
-            outcome, what = Outcome.OUT_OF_MEMORY, "ran out of memory"
-        elif problem.exception in (
-            "SyntaxError",
-            "IndentationError",
-            "CompilationError",
-            "UnsupportedLanguageConstruct",
-        ):
-            outcome, what = Outcome.DOES_NOT_COMPILE, "does not compile"
-        else:
-            outcome, what = Outcome.CRASHED, f"raised {shown}"
-        location = own_line(self._submission, problem.location)
-        where = f" in cell {location.cell}, line {location.line}" if location else ""
-        return Failure(outcome, f"{name} {what}{where}.", "", shown, location, evidence)
-
-    def _undefined(self, name: str) -> Failure:
-        """The function is not there. Say why: the cell that should define it did not parse, or raised, or is gone."""
-        # Blanks, not \s: that crosses lines, and a million empty ones would keep the Judge for hours.
-        defines = re.compile(rf"^[ \t]*(def[ \t]+{re.escape(name)}\b|{re.escape(name)}[ \t]*=)", re.MULTILINE)
-        cells = {cell.number for cell in self._submission.cells if defines.search(cell.source)}
-        syntax = ("SyntaxError", "IndentationError", "TabError")
-        suspects = [p for p in self._problems if p.location and p.location.cell in cells]
-        suspects = suspects or [p for p in self._problems if p.location and p.exception in syntax]
-        if suspects:
-            problem = suspects[0]
-            assert problem.location is not None
-            outcome = Outcome.DOES_NOT_COMPILE if problem.exception in syntax else Outcome.CRASHED
-            return Failure(
-                outcome,
-                f"{name} is not defined, because cell {problem.location.cell} stopped at line {problem.location.line} "
-                f"with {own_exception(problem.exception)}.",
-                exception=own_exception(problem.exception),
-                location=problem.location,
-                evidence={"exception text": problem.text},
-            )
-        kind = "kernel" if self._exercise.form is Form.KERNEL else "function"
-        return Failure(
-            Outcome.NOT_IMPLEMENTED,
-            f"The notebook defines no {kind} called {name}. Was its cell deleted, or the name changed?",
         )

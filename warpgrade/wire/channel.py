@@ -1,7 +1,8 @@
 """Framing over a socketpair, for a peer that may be hostile.
 
 A frame is: 4 bytes, little-endian, the header's length; the header (JSON, see `messages`); and, when the header's
-sender has bulk data, one file descriptor of a memfd, attached to the first byte of the frame.
+sender has bulk data, one file descriptor of a memfd, attached to the first byte of the frame. A `Share`, which only
+the Judge sends, brings the descriptors of the blocks that it shares instead, and its receiver keeps them.
 
 What each rule defends against:
 
@@ -27,13 +28,14 @@ import stat
 import struct
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from warpgrade.wire.base import Message
-from warpgrade.wire.messages import MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES
+from warpgrade.wire.messages import MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Share
 
 _LENGTH = struct.Struct("<I")
 _F_GET_SEALS, _F_ADD_SEALS = 1034, 1033  # linux/fcntl.h; Python names them only from 3.8 on some builds
@@ -56,13 +58,17 @@ class TimedOut(Exception):  # noqa: N818 - it is an outcome, and reads so
 
 
 class Frame(Generic[Incoming]):
-    """One received message and its payload (`b""` when it had none), already in private memory."""
+    """One received message and its payload (`b""` when it had none), already in private memory.
 
-    __slots__ = ("message", "payload")
+    `descriptors`: of a `Share`, and the receiver's to close.
+    """
 
-    def __init__(self, message: Incoming, payload: bytearray) -> None:
+    __slots__ = ("descriptors", "message", "payload")
+
+    def __init__(self, message: Incoming, payload: bytearray, descriptors: Sequence[int] = ()) -> None:
         self.message = message
         self.payload = payload
+        self.descriptors = tuple(descriptors)
 
 
 class Channel(Generic[Incoming]):
@@ -86,9 +92,19 @@ class Channel(Generic[Incoming]):
 
     # --- sending ------------------------------------------------------------------------------------------------
 
-    def send(self, message: Message, payload: bytes | bytearray | memoryview = b"", *, timeout_s: float) -> None:
-        """Send one message. Raises `TimedOut`, `PeerClosed`, ValueError for a message that is ours and too large, or
-        OSError where this machine is at fault (no memory for the payload, too many descriptors in flight)."""
+    def send(
+        self,
+        message: Message,
+        payload: bytes | bytearray | memoryview = b"",
+        *,
+        timeout_s: float,
+        descriptors: Sequence[int] = (),
+    ) -> None:
+        """Send one message, with a payload or with the `descriptors` of a `Share`, which stay the caller's.
+
+        Raises `TimedOut`, `PeerClosed`, ValueError for a message that is ours and too large, or OSError where this
+        machine is at fault (no memory for the payload, too many descriptors in flight).
+        """
         header = msgspec.json.encode(message)
         if len(header) > MAX_HEADER_BYTES:
             raise ValueError(f"header of {len(header)} bytes; at most {MAX_HEADER_BYTES} may cross")
@@ -101,7 +117,9 @@ class Channel(Generic[Incoming]):
         try:
             if len(payload):
                 descriptor = _sealed_memfd(payload)
-                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+                descriptors = [descriptor]
+            if descriptors:
+                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
             while frame:
                 self._wait(select.POLLOUT, deadline)
                 try:
@@ -143,6 +161,11 @@ class Channel(Generic[Incoming]):
                 message = self._decoder.decode(header)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise WireError(f"the header is no message: {str(error)[:200]}") from error
+            if isinstance(message, Share):
+                if len(descriptors) != len(message.sizes_bytes):
+                    raise WireError(f"{len(descriptors)} descriptors came for {len(message.sizes_bytes)} blocks")
+                kept, descriptors = descriptors, []
+                return Frame(message, bytearray(), kept)
             if len(descriptors) > 1:
                 raise WireError(f"{len(descriptors)} descriptors came with one message; at most 1 may")
             payload = self._read_payload(descriptors[0], deadline) if descriptors else bytearray()

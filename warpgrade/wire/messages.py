@@ -167,6 +167,41 @@ class Compile(Message, frozen=True, tag="compile"):
     explain: bool = False
 
 
+class Share(Message, frozen=True, tag="share"):
+    """Map two blocks of memory that the Judge shares for timed messages: one of inputs, one of outputs.
+
+    Their descriptors come with the frame, in this order. Answered by `Shared`.
+    """
+
+    sizes_bytes: Annotated[list[Count], msgspec.Meta(min_length=2, max_length=2)]
+
+
+class Launch(Message, frozen=True, tag="launch"):
+    """Where the tensors of one launch lie: `inputs` in the first shared block, `outputs` in the second.
+
+    Outputs are arguments of a bare kernel, and of a function the places of the tensors that it returns.
+    """
+
+    inputs: Annotated[dict[Name, TensorSpec], msgspec.Meta(max_length=16)]
+    outputs: Annotated[dict[Name, TensorSpec], msgspec.Meta(min_length=1, max_length=16)]
+
+
+class Run(Message, frozen=True, tag="run"):
+    """A timed message: call `function` once for each launch, and answer when all of its work is done.
+
+    Arguments are passed by position, in the order of `signature`, from a launch's tensors and from `scalars`. With a
+    `grid`, `function` is launched as a Triton kernel. Answered by `Ran` or `Raised`.
+    """
+
+    function: Name
+    signature: Annotated[list[Name], msgspec.Meta(max_length=32)]
+    scalars: NamedLeaves
+    launches: Annotated[list[Launch], msgspec.Meta(min_length=1, max_length=64)]
+    grid: Annotated[list[Count], msgspec.Meta(min_length=1, max_length=3)] | None = None
+    #: As in `Call`.
+    seed: Count = 0
+
+
 # --- Worker to Judge --------------------------------------------------------------------------------------------
 
 
@@ -284,5 +319,17 @@ class Raised(Message, frozen=True, tag="raised"):
     kernels_left_out: Count = 0
 
 
-JudgeMessage = Load | Call | Compile
-WorkerMessage = Ready | Unsafe | Loaded | Returned | Raised | CompiledKernel | CompileProblem
+class Shared(Message, frozen=True, tag="shared"):
+    """The blocks are mapped."""
+
+
+class Ran(Message, frozen=True, tag="ran"):
+    """All launches are done, and the results lie where they belong. What is said of kernels is as in `Returned`."""
+
+    kernels: Kernels = ()
+    findings: Findings = ()
+    kernels_left_out: Count = 0
+
+
+JudgeMessage = Load | Call | Compile | Share | Run
+WorkerMessage = Ready | Unsafe | Loaded | Returned | Raised | CompiledKernel | CompileProblem | Shared | Ran

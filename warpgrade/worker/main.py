@@ -26,16 +26,23 @@ from warpgrade.wire.messages import (
     Loaded,
     Problem,
     Raised,
+    Ran,
     Ready,
     Returned,
+    Run,
+    Share,
+    Shared,
     Unsafe,
 )
 from warpgrade.worker import startup
 from warpgrade.worker.module import SourceCell, SubmissionModule, safe_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from warpgrade.worker.kernels import Kernels
     from warpgrade.worker.stores import StoringSession
+    from warpgrade.worker.timed import SharedBlocks
 
 #: The Judge keeps the clock; the Worker itself waits as long as it takes.
 _FOR_EVER_S = 10.0**6  # poll counts milliseconds in an int
@@ -89,7 +96,7 @@ def serve(channel: Channel[JudgeMessage]) -> None:
     answering = Answering()
     while True:
         frame = channel.receive(timeout_s=_FOR_EVER_S)
-        answer, payload = answering.answer(frame.message, frame.payload)
+        answer, payload = answering.answer(frame.message, frame.payload, frame.descriptors)
         channel.send(answer, payload, timeout_s=_FOR_EVER_S)
 
 
@@ -100,15 +107,27 @@ class Answering:
         self._submission: SubmissionModule | None = None
         self._kernels: Kernels | None = None
         self._handles: list[Any] = []
+        self._blocks: SharedBlocks | None = None
 
-    def answer(self, message: JudgeMessage, payload: bytearray) -> tuple[Message, bytes | bytearray]:
+    def answer(
+        self, message: JudgeMessage, payload: bytearray, descriptors: Sequence[int] = ()
+    ) -> tuple[Message, bytes | bytearray]:
         """The answer to one message, and its payload. Raises RuntimeError for a call before a load."""
         if isinstance(message, Load):
             return self._load(message, payload), b""
+        if isinstance(message, Share):
+            from warpgrade.worker.timed import SharedBlocks
+
+            self._blocks = SharedBlocks(message, descriptors)
+            return Shared(), b""
         if self._submission is None or self._kernels is None:
             raise RuntimeError(f"{type(message).__name__} before Load")
         if isinstance(message, Compile):
             return self._kernels.compiled(message), b""
+        if isinstance(message, Run):
+            if self._blocks is None:
+                raise RuntimeError("Run before Share")
+            return self._run(self._submission, self._kernels, self._blocks, message), b""
         return self._call(self._submission, self._kernels, message, payload)
 
     def _load(self, message: Load, payload: bytearray) -> Loaded:
@@ -185,6 +204,31 @@ class Answering:
             ),
             answer,
         )
+
+    def _run(self, submission: SubmissionModule, kernels: Kernels, blocks: SharedBlocks, run: Run) -> Message:
+        from warpgrade.model.interpreter import interpreting
+
+        try:
+            function = getattr(submission.module, run.function)
+        except AttributeError:
+            return Raised(Problem("NameError", f"the notebook defines no {run.function}"), "lookup")
+        try:
+            if run.grid is not None:
+                function = function[tuple(run.grid)]
+        except (TypeError, ValueError) as error:
+            return Raised(Problem("TypeError", safe_text(error)), "signature")
+        session = kernels.session(run.seed)
+        try:
+            with interpreting(session):
+                blocks.run(run, function)
+            uses, left_out = kernels.uses(session)
+            return Ran(uses, kernels.findings(session), left_out)
+        except BaseException as error:  # noqa: BLE001 - student code: whatever it raises is an answer, not our end
+            problem = submission.problem(error)
+            uses, left_out = kernels.uses(session)
+            return Raised(problem, "call", uses, kernels.findings(session), left_out)
+        finally:
+            session.let_go()
 
 
 def _stored(session: StoringSession, result: Any, buffer: Any) -> bool:

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from warpgrade.worker.timed import EMPTY
+
 if TYPE_CHECKING:
     from warpgrade.worker.stores import StoringSession
 
 #: Ways of an element out of torch, past its dispatcher.
 _ESCAPES = ("numpy", "tolist", "__array__", "__dlpack__")
 _MAX_NAMES = 64
-
-
-#: Operations whose result holds nothing yet.
-_EMPTY = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 
 
 class Watch(TorchDispatchMode):
@@ -53,7 +51,7 @@ class Watch(TorchDispatchMode):
             self.elements_read += 1
         for changed in _changed(func, args, kwargs or {}):
             self._session.changed(changed)
-        if name in _EMPTY and isinstance(result, torch.Tensor):
+        if name in EMPTY and isinstance(result, torch.Tensor):
             self._session.made_empty(result)
         if name in ("_to_copy", "copy_", "clone"):
             # A copy that changes the dtype or gathers strided elements is a kernel of its own on a GPU.

@@ -13,13 +13,13 @@ from tests.judge.speed import runners
 from warpgrade.course import Exercise
 from warpgrade.judge.remote import RemoteSubmission
 from warpgrade.judge.sandbox import Sandbox
-from warpgrade.judge.speed.message import Launch, Runner, TimedMessage
+from warpgrade.judge.speed.message import Runner, TimedMessage
 from warpgrade.judge.speed.protocol import Role
+from warpgrade.judge.speed.remote_runner import RemoteRunner
 from warpgrade.judge.speed.simulated import H200, MESSAGE_S, SimulatedDevice
 from warpgrade.judge.verdict import Tier
 from warpgrade.submission import Submission
-from warpgrade.wire.messages import TensorSpec
-from warpgrade.wire.tensors import view
+from warpgrade.wire.messages import Launch
 
 SECTOR_BYTES = 32
 #: An eighth of the simulated H200: an interpreted program takes a millisecond of real time.
@@ -54,36 +54,22 @@ def copying(runner: runners.Running, launches: Sequence[Launch]) -> None:
     runner.wait()
 
 
-class Interpreted:
-    """The candidate."""
+class Interpreted(RemoteRunner):
+    """The candidate: a real Worker that answers over the real wire, and time that passes by what it says it moved."""
 
     def __init__(self, device: SimulatedDevice, message: TimedMessage, remote: RemoteSubmission) -> None:
-        self._device, self._message, self._remote = device, message, remote
+        super().__init__(device, message, remote)
+        self._device = device
 
-    def run(self, launches: Sequence[Launch]) -> Sequence[Sequence[TensorSpec]]:
+    def run(self, launches: Sequence[Launch]) -> None:
         self._device.pass_s(MESSAGE_S)
-        answers = [self._one(launch) for launch in launches]
+        super().run(launches)
+        moved = [traffic for use in self.remote.kernels for traffic in use.traffic.values()]
+        sectors = sum(traffic.sectors_loaded + traffic.sectors_stored for traffic in moved)
+        self._device.work(self, self._device.copying_s(SECTOR_BYTES * sectors))
         self._device.wait_for(self)
         self._device.pass_s(MESSAGE_S)
-        return answers
-
-    def _one(self, launch: Launch) -> list[TensorSpec]:
-        workload = self._message.workload
-        outputs = {name: view(self._message.outputs, spec) for name, spec in launch.outputs.items()}
-        values = {name: view(self._message.inputs, spec).clone() for name, spec in launch.inputs.items()}
-        if workload.grid is not None:
-            values |= {name: tensor.clone() for name, tensor in outputs.items()} | dict(workload.scalars)
-            self._remote.launch(workload.function, workload.grid, **values)
-            results = [values[name] for name in outputs]
-        else:
-            results = [getattr(self._remote, workload.function)(*values.values())]
-        traffic = [moved for use in self._remote.kernels for moved in use.traffic.values()]
-        sectors = sum(moved.sectors_loaded + moved.sectors_stored for moved in traffic)
-        for target, result in zip(outputs.values(), results, strict=True):
-            self._device.work(self, 0.0, lambda target=target, result=result: target.copy_(result))
-        self._device.work(self, self._device.copying_s(SECTOR_BYTES * sectors))
-        return list(launch.outputs.values())
 
     def close(self) -> None:
-        self._remote.close()
+        super().close()
         self._device.end(self)

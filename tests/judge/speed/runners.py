@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from warpgrade.judge.compare import assert_identical
-from warpgrade.judge.speed.message import Launch, TimedMessage
+from warpgrade.judge.speed.message import TimedMessage
 from warpgrade.judge.speed.simulated import MESSAGE_S, SimulatedDevice
 from warpgrade.judge.speed.workload import Operand, Workload
+from warpgrade.wire.messages import Launch
 from warpgrade.wire.tensors import view
 
 TRIVIAL_S = 3e-6
@@ -50,13 +51,12 @@ class Running:
         #: What a cheat remembers.
         self.memory: dict[object, torch.Tensor] = {}
 
-    def run(self, launches: Sequence[Launch]) -> list[list[object]]:
+    def run(self, launches: Sequence[Launch]) -> None:
         assert not self.closed
         self.calls += 1
         self.device.pass_s(MESSAGE_S)
         self._behave(self, launches)
         self.device.pass_s(MESSAGE_S)
-        return []
 
     def close(self) -> None:
         self.closed = True

@@ -12,8 +12,6 @@ from warpgrade.judge.failure import Failure
 from warpgrade.judge.speed.message import TimedMessage
 from warpgrade.judge.speed.simulated import SimulatedDevice
 from warpgrade.judge.speed.workload import Operand, Workload, sized
-from warpgrade.judge.verdict import Outcome
-from warpgrade.wire.messages import TensorSpec
 from warpgrade.wire.tensors import view
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
@@ -137,87 +135,3 @@ def test_a_check_sees_every_row_once_and_all_operands_alike(device, monkeypatch)
     message.sample(runners.Running(device, message, behave), checked=True, verified=True)
     assert [rows for rows, _ in seen] == [9, 9, 9, 9, 1]
     assert all(shape == (rows, 11) for rows, shape in seen)
-
-
-# --- a function says where its results are -------------------------------------------------------------------------
-
-
-class Answering:
-    """A Runner for a function: answers with what `where(number)` says, having written x + y there."""
-
-    def __init__(self, message, where):
-        self.message, self.where = message, where
-
-    def run(self, launches):
-        answers = []
-        for number, launch in enumerate(launches):
-            spec = self.where(number)
-            if (
-                spec.offset_bytes + 4 * 4096 <= self.message.outputs.numel()
-                and spec.shape == [4096]
-                and not spec.offset_bytes % 4
-            ):
-                x, y = (view(self.message.inputs, launch.inputs[name]) for name in "xy")
-                view(self.message.outputs, TensorSpec("float32", [4096], [1], spec.offset_bytes)).copy_(x + y)
-            answers.append([spec])
-        return answers
-
-    def close(self):
-        pass
-
-
-@pytest.fixture
-def function(device):
-    made = runners.add_at(4096)
-    made = Workload(made.function, made.inputs, {"result": Operand((4096,))}, made.moved_bytes, runners.check_add,
-                    divided=frozenset({"x", "y", "result"}))  # fmt: skip
-    return TimedMessage(device, made, 3)
-
-
-def at(offset, dtype="float32", shape=(4096,), strides=(1,)):
-    return TensorSpec(dtype, list(shape), list(strides), offset)
-
-
-def test_results_may_lie_anywhere_among_the_outputs(function):
-    message = function
-    for order in ([0, 1, 2], [2, 0, 1]):
-        runner = Answering(message, lambda number, order=order: at(4 * 4096 * order[number]))
-        assert message.sample(runner, checked=True, verified=True).verified
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        at(4 * 4096 * 3), at(2**40), at(0, "float16"), at(0, shape=(64, 64), strides=(64, 1)), at(0, strides=(2,)),
-        at(0, strides=(0,)), at(2),
-    ],
-    ids=["behind the block", "far behind it", "another dtype", "another shape", "strided", "expanded", "misaligned"],
-)  # fmt: skip
-def test_results_that_are_not_what_the_contract_says_are_wrong(function, spec):
-    with pytest.raises(Failure) as raised:
-        function.sample(Answering(function, lambda number: spec), checked=True)
-    assert raised.value.outcome is Outcome.WRONG
-
-
-def test_one_place_for_all_results_is_wrong(function):
-    with pytest.raises(Failure) as raised:
-        function.sample(Answering(function, lambda number: at(0)), checked=True, verified=True)
-    assert raised.value.outcome is Outcome.WRONG
-
-
-def test_another_number_of_answers_is_refused(function):
-    runner = Answering(function, lambda number: at(4 * 4096 * number))
-    short = runner.run
-    runner.run = lambda launches: short(launches)[:-1]
-    with pytest.raises(Failure) as raised:
-        function.sample(runner, checked=True)
-    assert raised.value.outcome is Outcome.REFUSED
-
-
-def test_another_number_of_results_of_one_call_is_wrong(function):
-    runner = Answering(function, lambda number: at(4 * 4096 * number))
-    twice = runner.run
-    runner.run = lambda launches: [[*answer, *answer] for answer in twice(launches)]
-    with pytest.raises(Failure) as raised:
-        function.sample(runner, checked=True)
-    assert raised.value.outcome is Outcome.WRONG

@@ -52,6 +52,9 @@ class Device(Protocol):
     def block(self, size_bytes: int) -> torch.Tensor:
         """New memory (uint8, 1-D) that Runners are shown, and that holds nothing else. Raises DoesNotFit."""
 
+    def descriptor(self, block: torch.Tensor) -> int:
+        """The file descriptor by which another process maps a `block`. It stays the device's, until `release`."""
+
     def private(self, like: torch.Tensor) -> torch.Tensor:
         """New memory of this shape and dtype that no Runner sees. Raises DoesNotFit."""
 

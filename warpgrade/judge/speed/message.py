@@ -20,8 +20,7 @@ from warpgrade.judge.failure import Failure
 from warpgrade.judge.speed.device import Device
 from warpgrade.judge.speed.workload import Operand, Workload
 from warpgrade.judge.verdict import Outcome
-from warpgrade.wire import WireError
-from warpgrade.wire.messages import TensorSpec
+from warpgrade.wire.messages import Launch, TensorSpec
 from warpgrade.wire.tensors import DTYPE_NAMES, contiguous_strides, view
 
 #: Of each output, one element in so many is read inside the clock, and at least `_LEAST_GATHERED`: of work that is not
@@ -49,19 +48,11 @@ class Defences:
     canary: bool = True
 
 
-@dataclass(frozen=True)
-class Launch:
-    """Where the tensors of one launch lie: inputs in the block of inputs, outputs (of a bare kernel) in the other."""
-
-    inputs: dict[str, TensorSpec]
-    outputs: dict[str, TensorSpec]
-
-
 class Runner(Protocol):
     """A process that answers timed messages: the submission's Worker, or one of ours with the baseline or the no-op."""
 
-    def run(self, launches: Sequence[Launch]) -> Sequence[Sequence[TensorSpec]]:
-        """Run all of them and say where in the block of outputs each one's results lie, once they are there.
+    def run(self, launches: Sequence[Launch]) -> None:
+        """Run all of them; comes back when their outputs are there.
 
         Raises Failure for whatever a submission does, DeviceLost where the GPU is gone.
         """
@@ -128,13 +119,10 @@ class TimedMessage:
         if defences.inputs_inside_clock:
             self._prepare(seed, word)
             device.synchronize()
-        answers = runner.run(order)
-        found = self._taken(order, answers) if checked else self._expected(order)
+        runner.run(order)
         gathered: list[torch.Tensor] = []
         if defences.gathered_inside_clock:
-            gathered = [
-                device.gather(tensor, positions[name]) for _, name, tensor in self._outputs(found, self.outputs)
-            ]
+            gathered = [device.gather(tensor, positions[name]) for name, tensor in self._outputs(self.outputs)]
         device.synchronize()
         message_ms = 1e3 * (device.now_s() - started_s)
         if not checked:
@@ -143,9 +131,9 @@ class TimedMessage:
         device.synchronize()
         # Which ones is decided after the answer.
         verified = (verified or self._random.randrange(3) == 0) and defences.full_checks
-        self._look(found, gathered, positions, word)
+        self._look(gathered, positions, word)
         if verified:
-            self._check(found, seed)
+            self._check(seed)
         return Timed(message_ms, verified)
 
     def _prepare(self, seed: int, word: int) -> None:
@@ -175,59 +163,14 @@ class TimedMessage:
             for name, operand in self.workload.outputs.items()
         }
 
-    # --- where the outputs are -------------------------------------------------------------------------------------
-
-    def _expected(self, order: Sequence[Launch]) -> list[tuple[Launch, dict[str, TensorSpec]]]:
-        return [(launch, launch.outputs) for launch in order]
-
-    def _taken(
-        self, order: Sequence[Launch], answers: Sequence[Sequence[TensorSpec]]
-    ) -> list[tuple[Launch, dict[str, TensorSpec]]]:
-        """A bare kernel's outputs are where the Judge put them, a function's where it says. Raises Failure."""
-        if self.workload.grid is not None:
-            return self._expected(order)
-        if len(answers) != len(order):
-            raise Failure(Outcome.REFUSED, f"{_TIMED}, it answered for another number of calls than it was sent.")
-        found = []
-        for launch, answer in zip(order, answers, strict=True):
-            self._fits(answer)
-            found.append((launch, dict(zip(self.workload.outputs, answer, strict=True))))
-        return found
-
-    def _fits(self, answer: Sequence[TensorSpec]) -> None:
-        expected = list(self.workload.outputs.values())
-        right = len(answer) == len(expected) and all(
-            (spec.dtype, tuple(spec.shape), list(spec.strides))
-            == (DTYPE_NAMES[operand.dtype], operand.shape, contiguous_strides(operand.shape))
-            for spec, operand in zip(answer, expected, strict=True)
-        )
-        try:
-            for spec in answer:
-                view(self.outputs, spec)
-        except WireError:
-            right = False
-        if not right:
-            raise Failure(
-                Outcome.WRONG,
-                f"{_TIMED}, it did not return a new tensor of the shape and dtype that the contract says.",
-            )
-
-    def _outputs(
-        self, found: list[tuple[Launch, dict[str, TensorSpec]]], block: torch.Tensor
-    ) -> list[tuple[Launch, str, torch.Tensor]]:
-        return [(launch, name, view(block, spec)) for launch, specs in found for name, spec in specs.items()]
+    def _outputs(self, block: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+        return [(name, view(block, spec)) for launch in self.launches for name, spec in launch.outputs.items()]
 
     # --- what is in them -------------------------------------------------------------------------------------------
 
-    def _look(
-        self,
-        found: list[tuple[Launch, dict[str, TensorSpec]]],
-        gathered: list[torch.Tensor],
-        positions: dict[str, torch.Tensor],
-        word: int,
-    ) -> None:
+    def _look(self, gathered: list[torch.Tensor], positions: dict[str, torch.Tensor], word: int) -> None:
         """Raises Failure where the outputs are not what they were inside the clock, or were never written."""
-        for number, (_, name, tensor) in enumerate(self._outputs(found, self._snapshot)):
+        for number, (name, tensor) in enumerate(self._outputs(self._snapshot)):
             bits = _bits(tensor)
             # Any integer may be right; there the full checks alone find what was not written.
             poisoned = tensor.dtype.is_floating_point
@@ -247,19 +190,18 @@ class TimedMessage:
                     evidence={"output": name},
                 )
 
-    def _check(self, found: list[tuple[Launch, dict[str, TensorSpec]]], seed: int) -> None:
+    def _check(self, seed: int) -> None:
         """Raises Failure unless inputs are as they were and outputs are right, all of them."""
-        seeds = dict(zip(map(id, self.launches), self._seeds(seed), strict=True))
-        for launch, specs in found:
+        for launch, seeds in zip(self.launches, self._seeds(seed), strict=True):
             inputs = {}
             for name, spec in launch.inputs.items():
                 again = self._again[name]
-                self._fill(again, self.workload.inputs[name], seeds[id(launch)][name])
+                self._fill(again, self.workload.inputs[name], seeds[name])
                 inputs[name] = again
                 self._device.synchronize()
                 if not torch.equal(_bits(again), _bits(view(self.inputs, spec))):
                     raise Failure(Outcome.WRONG, f"{_TIMED}, it changed its input {name}.", evidence={"input": name})
-            outputs = {name: view(self._snapshot, spec) for name, spec in specs.items()}
+            outputs = {name: view(self._snapshot, spec) for name, spec in launch.outputs.items()}
             self._check_launch(outputs, inputs)
 
     def _check_launch(self, outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
