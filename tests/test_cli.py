@@ -13,6 +13,7 @@ from warpgrade import cli
 from warpgrade.course import CourseError
 from warpgrade.judge import judging
 from warpgrade.judge.sandbox import SandboxUnavailable
+from warpgrade.judge.speed.lock import GpuLock, Mode
 from warpgrade.judge.suite import empty_verdict
 from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind, Tier, Verdict, VerdictFile
 from warpgrade.submission import SubmissionError
@@ -174,7 +175,7 @@ def test_usage_errors_name_what_is_missing():
     assert "notebook" in result.stderr.lower()
 
 
-@pytest.mark.parametrize("command", ["judge", "grade", "record", "demo", "doctor"])
+@pytest.mark.parametrize("command", ["judge", "grade", "record", "demo", "doctor", "gpu"])
 def test_every_command_has_help(command):
     result = RUNNER.invoke(cli.app, [command, "--help"])
     assert result.exit_code == 0
@@ -218,3 +219,23 @@ def test_what_grading_found_as_json(tiny, monkeypatch):
     found = json.loads(result.stdout)
     assert (found["done"], [student["student"] for student in found["students"]]) == (1, ["alice", "bob"])
     assert found["students"][1]["needs"][0]["cell"] == "relu"
+
+
+def test_gpu_says_who_holds_which(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPGRADE_GPU_LOCKS", str(tmp_path / "locks"))
+    assert "nobody has asked" in RUNNER.invoke(cli.app, ["gpu"]).stdout
+    with GpuLock("GPU-1234").hold(Mode.EXCLUSIVE, "timing relu", 5.0):
+        shown = RUNNER.invoke(cli.app, ["gpu"])
+        assert shown.exit_code == 0
+        assert "GPU-1234: timing relu" in shown.stdout
+        (queue,) = json.loads(RUNNER.invoke(cli.app, ["gpu", "--json"]).stdout)
+        assert (queue["gpu"], queue["tickets"][0]["mode"]) == ("GPU-1234", "exclusive")
+    assert "GPU-1234: free" in RUNNER.invoke(cli.app, ["gpu"]).stdout
+
+
+def test_gpu_says_what_is_wrong_with_the_folder(tmp_path, monkeypatch):
+    (tmp_path / "locks").write_text("")
+    monkeypatch.setenv("WARPGRADE_GPU_LOCKS", str(tmp_path / "locks"))
+    result = RUNNER.invoke(cli.app, ["gpu"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "WARPGRADE_GPU_LOCKS" in result.stderr

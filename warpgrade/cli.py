@@ -42,11 +42,13 @@ def reported(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
     @functools.wraps(command)
     def run(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> None:
         from warpgrade.judge.sandbox import SandboxUnavailable
+        from warpgrade.judge.speed.status import GpuLockError
 
+        expected = (CourseError, SubmissionError, SandboxUnavailable, GpuLockError)
         try:
             command(*arguments, **keywords)
         except Exception as error:
-            if not isinstance(error, (CourseError, SubmissionError, SandboxUnavailable, *_nbgraders_own())):
+            if not isinstance(error, (*expected, *_nbgraders_own())):
                 raise
             err.print(f"warpgrade: {error}", highlight=False, markup=False, soft_wrap=True)
             raise typer.Exit(2) from error
@@ -255,6 +257,16 @@ def doctor(
     findings = examination.examine()
     print(examination.as_json(findings) if as_json else examination.report(findings))
     raise typer.Exit(examination.exit_code(findings))
+
+
+@app.command()
+@reported
+def gpu(as_json: Annotated[bool, typer.Option("--json", help="Print the queues as JSON.")] = False) -> None:
+    """Say who holds which GPU of this machine for judging, for how long still, and how many wait."""
+    from warpgrade.judge.speed import status
+
+    found = status.status()
+    print(status.as_json(found) if as_json else status.text(found))
 
 
 def main() -> None:
