@@ -15,7 +15,10 @@ def test_the_notebook_shows_the_box_that_the_declaration_makes(assignment, id_):
     notebook = nbformat.read(COURSE.source(assignment) / declaration.notebook, as_version=4)
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
     box = contract_box(declaration.exercises[id_])
-    assert sources.count(box) == 1, f"paste this into the notebook, before {id_}__solution:\n\n{box}"
+    assert sources.count(box) == 1, (
+        f"before {id_}__solution the notebook needs a markdown cell `#### Contract of `{id_}``, which "
+        "`python -m warpgrade.notebook.format` fills in"
+    )
 
 
 def exercise(**changes) -> Exercise:

@@ -146,3 +146,49 @@ def test_the_command_checks_then_rewrites(tmp_path):
 def test_every_notebook_of_the_course_is_in_the_normal_form(name):
     path = COURSE.source(name) / COURSE.assignment(name).notebook
     assert normalise(path, check=True), f"run: python -m warpgrade.notebook.format {path}"
+
+
+DECLARATION = """
+title = "T"
+notebook = "n.ipynb"
+[exercises.twice]
+title = "Twice"
+points = 5
+form = "function"
+signature = "twice(x)"
+summary = "Doubles."
+arguments = []
+"""
+
+
+def with_boxes(folder, *sources):
+    path = folder / "n.ipynb"
+    cells = [nbformat.v4.new_markdown_cell(source) for source in sources]
+    path.write_text(nbformat.writes(nbformat.v4.new_notebook(cells=cells)), encoding="utf-8")
+    return path
+
+
+def test_contract_boxes_follow_the_declaration(tmp_path):
+    (tmp_path / "exercises.toml").write_text(DECLARATION, encoding="utf-8")
+    old = "#### Contract of `twice`\n\nWhat it said last year."
+    path = with_boxes(
+        tmp_path, old, "Text about #### Contract of `twice`", "#### Contract of `thrice`\n\nNot declared."
+    )
+    assert not normalise(path)
+    sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
+    assert "Doubles." in sources[0]
+    assert "last year" not in sources[0]
+    assert sources[1:] == ["Text about #### Contract of `twice`", "#### Contract of `thrice`\n\nNot declared."]
+    assert normalise(path, check=True)
+
+
+def test_without_a_declaration_boxes_stay(tmp_path):
+    path = with_boxes(tmp_path, "#### Contract of `twice`\n\nAs it was.")
+    normalise(path)
+    assert "As it was." in path.read_text(encoding="utf-8")
+
+
+def test_a_declaration_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "exercises.toml").write_text("title = 3", encoding="utf-8")
+    with pytest.raises(FormatError, match=r"exercises\.toml"):
+        normalise(with_boxes(tmp_path, "text"))

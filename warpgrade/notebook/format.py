@@ -1,7 +1,8 @@
 """Instructor notebooks in one normal form, so that a diff shows what an author changed and nothing else.
 
 No outputs and no execution counts; cell ids from `grade_id`, else from the heading above; metadata reduced to what
-something reads; keys in nbformat's order. `python -m warpgrade.notebook.format [--check] notebook.ipynb ...`
+something reads; keys in nbformat's order; contract boxes as the declaration beside the notebook makes them.
+`python -m warpgrade.notebook.format [--check] notebook.ipynb ...`
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import nbformat
+
+from warpgrade.course import CourseError, ReleasedFolder
+from warpgrade.notebook.contract import contract_box
 
 #: What is kept of the metadata. nbgrader writes its own keys; `tags` are for nbconvert, `warpgrade` for us.
 NOTEBOOK_METADATA = ("kernelspec", "language_info", "warpgrade")
@@ -23,6 +28,7 @@ LANGUAGE_INFO = {"file_extension": ".py", "mimetype": "text/x-python", "name": "
 NBFORMAT_MINOR = 5  # the first that has cell ids
 MAX_ID = 64  # nbformat's limit
 
+_BOX = re.compile(r"^#### Contract of `(\w+)`$", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
 
 
@@ -33,13 +39,14 @@ class FormatError(Exception):
 def normalise(path: Path, check: bool = False) -> bool:
     """Whether `path` already was in the normal form. Rewrites it when it was not, unless `check`.
 
-    Raises FormatError for what is not a notebook of version 4, or has one grade_id twice.
+    Raises FormatError for what is not a notebook of version 4, or has one grade_id twice, and for a declaration beside
+    it that cannot be read.
     """
     try:
         before = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(f"{path} cannot be read: {error}") from error
-    after = normalised(before, str(path))
+    after = normalised(before, str(path), _boxes(path.parent))
     if after == before:
         return True
     if not check:
@@ -47,8 +54,22 @@ def normalise(path: Path, check: bool = False) -> bool:
     return False
 
 
-def normalised(text: str, name: str) -> str:
-    """The normal form of a notebook's text. `name` is for messages. Doing it twice changes nothing more."""
+def _boxes(folder: Path) -> dict[str, str]:
+    """The contract boxes of the exercises that are declared in a folder, by id."""
+    if not (folder / "exercises.toml").is_file():
+        return {}
+    try:
+        declared = ReleasedFolder(folder).assignment(folder.resolve().name).exercises
+    except CourseError as error:
+        raise FormatError(str(error)) from error
+    return {id_: contract_box(exercise) for id_, exercise in declared.items()}
+
+
+def normalised(text: str, name: str, boxes: Mapping[str, str] | None = None) -> str:
+    """The normal form of a notebook's text. `name` is for messages. Doing it twice changes nothing more.
+
+    A markdown cell that begins as a contract box becomes the one in `boxes`, by exercise id, where there is one.
+    """
     try:
         notebook: Any = nbformat.reads(text, as_version=4)
     except Exception as error:  # nbformat lets its reader's KeyError, ValidationError and others through
@@ -59,6 +80,9 @@ def normalised(text: str, name: str) -> str:
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in CELL_METADATA if key in cell.metadata})
         cell.source = "\n".join(line.rstrip() for line in cell.source.splitlines()).strip("\n")
+        box = _BOX.match(cell.source) if cell.cell_type == "markdown" else None
+        if box:
+            cell.source = (boxes or {}).get(box.group(1), cell.source)
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     for cell, id_ in zip(notebook.cells, _ids(notebook.cells, name), strict=True):

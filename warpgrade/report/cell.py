@@ -10,6 +10,7 @@ from warpgrade.judge.marks import Mark
 from warpgrade.judge.verdict import ExerciseVerdict, TestKind
 from warpgrade.report.kernels import kernel_lines
 from warpgrade.report.printable import one_line
+from warpgrade.report.speed import speed_lines
 from warpgrade.report.text import hint_of, test_lines
 
 NOT_DECLARED = "No exercise is declared for this cell: a person marks it."
@@ -27,6 +28,7 @@ def cell_text(exercise: Exercise | None, speed: bool, mark: Mark | None, judged:
         # Where correctness decided the speed mark, the speed tests have nothing to say.
         settled = speed and mark.earned is not None and bool(mark.reason)
         lines += test_lines(shown) if not settled else []
+        lines += [f"  {line}" for verdict in shown if verdict.reading for line in speed_lines(verdict.reading)]
         if not speed:
             lines += [f"  hint: {hint}" for hint in [hint_of(exercise, judged)] if hint]
             lines += kernel_lines(judged.kernels)

@@ -16,6 +16,7 @@ from warpgrade.judge.marks import Mark, correctness_mark, speed_mark
 from warpgrade.judge.verdict import ExerciseVerdict, Outcome, TestKind, Verdict
 from warpgrade.report.kernels import kernel_lines
 from warpgrade.report.printable import block, one_line, printable
+from warpgrade.report.speed import provenance_lines, speed_lines
 
 _SEED = "seed: "
 _STYLES = {Outcome.PASSED: "green", Outcome.PENDING: "cyan", Outcome.INCONCLUSIVE: "cyan", Outcome.FAULT: "magenta"}
@@ -96,12 +97,25 @@ def table(
                 points_text(sum((Fraction(test.points) for test in same), Fraction(0))),
                 "",
             )
+        for test in verdict.verdicts:
+            if test.kind is TestKind.SPEED and (text := _speed_rows(test, evidence=evidence)):
+                grid.add_row(_named([f"  {escape(test.test)}"], text), str(test.outcome), "", "")
         about = [("fault", printable(verdict.fault_evidence) if evidence else ""), ("hint", hint_of(exercise, verdict))]
         about += [("", "\n".join(kernel_lines(verdict.kernels)))] if every_test else []
         for label, text in [*about, *(("note", one_line(notice)) for notice in verdict.notices)]:
             if text:
                 grid.add_row(_named([], text), label, "", "")
     return Group(grid, escape(summary(assignment, judged)))
+
+
+def _speed_rows(test: Verdict, *, evidence: bool) -> str:
+    """What there is to say of a speed test. Nothing while it is pending: the column says so."""
+    if test.outcome is Outcome.PENDING and not evidence:
+        return ""
+    lines = [student_text(test), *(_unshown(test) if evidence else ())]
+    if test.reading:
+        lines = [*speed_lines(test.reading), *(provenance_lines(test.reading) if evidence else ())]
+    return "\n".join(line for line in lines if line)
 
 
 def _named(names: list[str], text: str) -> str:
