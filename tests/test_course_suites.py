@@ -60,9 +60,12 @@ def test_an_accepted_solution_passes_every_test(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", solutions("mutants"))
 def test_a_wrong_solution_loses_just_the_tests_that_its_header_names(path: Path) -> None:
-    header = re.match(r"# loses: ((?:.*\n)(?:#   .*\n)*)", path.read_text("utf-8"))
-    assert header, f"{path.name} does not begin with what it loses"
+    header = re.match(r"# loses: ((?:.*\n)(?:#   .*\n)*)# tiers: (.*)\n", path.read_text("utf-8"))
+    assert header, f"{path.name} does not begin with what it loses, and on which tiers"
     names = {re.sub(r"^test_(\w+?__)?", "", name) for name in re.findall(r"\w+", header[1])}
     result = judged(path)
+    if "model" not in header[2]:
+        assert names == {"speed"}, "what only a GPU finds"
+        names = set()
     every = {verdict.test for verdict in result.verdicts if verdict.outcome is not Outcome.PENDING}
     assert set(lost(result)) == (every if names == {"all"} else {name.replace("_", " ") for name in names})
