@@ -27,6 +27,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secret: list[str] = []
     #: Folders bound into the sandbox; beside them, their parents must be empty.
     visible: list[str] = []
+    #: Kernels are launched on the GPU, and not interpreted.
+    gpu: bool = False
 
 
 def problems(plan: Plan) -> list[str]:

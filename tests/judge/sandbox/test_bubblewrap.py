@@ -99,7 +99,7 @@ def test_a_visible_secret_is_found(ask: Any, tmp_path: Path) -> None:
 
 @only_root
 def test_user_namespaces_are_found_where_the_filter_lets_them_pass(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seccomp, "program", lambda: struct.pack("<HBBI", 6, 0, 0, 0x7FFF0000))
+    monkeypatch.setattr(seccomp, "program", lambda **options: struct.pack("<HBBI", 6, 0, 0, 0x7FFF0000))
     found = ask("say(problems())")
     assert found == ["it can make user namespaces"]
 

@@ -96,3 +96,18 @@ def test_another_architecture_is_killed_and_x32_is_not_there(machine: str) -> No
 
 def test_every_call_ends_in_a_return(machine: str) -> None:
     assert {verdict(machine, number) for number in range(600)} == {ALLOW, EPERM, ENOSYS, EAFNOSUPPORT}
+
+
+def test_for_cuda_unix_sockets_pass_and_nothing_else_does(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = NUMBERS[machine]
+    for_cuda = list(struct.iter_unpack("<HBBI", seccomp.program(machine, unix_sockets=True)))
+    changed = []
+    for name in numbers:
+        for family in (1, 2, 40):
+            before = verdict(machine, numbers[name], family)
+            with monkeypatch.context() as patched:
+                patched.setitem(PROGRAMS, machine, for_cuda)
+                after = verdict(machine, numbers[name], family)
+            if before != after:
+                changed.append((name, family, after))
+    assert changed == [("socket", 1, ALLOW), *(("socketpair", family, ALLOW) for family in (1, 2, 40))]

@@ -24,6 +24,7 @@ import psutil
 from warpgrade.course import Limits
 from warpgrade.judge.sandbox import SandboxUnavailable, seccomp
 from warpgrade.judge.sandbox.cgroup import ControlGroup
+from warpgrade.judge.sandbox.gpu import GpuAccess
 from warpgrade.judge.sandbox.process import WorkerProcess, package_folder, socketpair
 from warpgrade.worker.startup import Plan
 
@@ -43,7 +44,9 @@ class BubblewrapSandbox:
 
     isolated = True
 
-    def __init__(self) -> None:
+    def __init__(self, gpu: GpuAccess | None = None) -> None:
+        """`gpu`: what is shown of a GPU; without it there is none inside."""
+        self._gpu = gpu
         self._bwrap = _tool("bwrap", "bubblewrap")
         self._prlimit = _tool("prlimit", "util-linux")
         self._root = os.geteuid() == 0
@@ -56,14 +59,20 @@ class BubblewrapSandbox:
     def start(self, limits: Limits, environment: dict[str, str], secrets: list[Path]) -> WorkerProcess:
         """See `Sandbox.start`."""
         visible = python_folders()
-        plan = Plan(sandboxed=True, secret=_hidden(secrets, visible), visible=[str(path) for path in visible])
+        plan = Plan(
+            sandboxed=True,
+            secret=_hidden(secrets, visible),
+            visible=[str(path) for path in visible],
+            gpu=self._gpu is not None,
+        )
         ends = socketpair()
         inner = [
             *self._drop(limits),
             sys.executable, "-I", str(_INSIDE / "worker/boot.py"), str(ends[1].fileno()),
             msgspec.json.encode(plan).decode(),
         ]  # fmt: skip
-        files = [_memory_file(seccomp.program()), _memory_file(_passwd(self._uid)), _memory_file(_group(self._uid))]
+        filter_ = seccomp.program(unix_sockets=self._gpu is not None)
+        files = [_memory_file(filter_), _memory_file(_passwd(self._uid)), _memory_file(_group(self._uid))]
         try:
             command = [self._bwrap, *self._flags(limits, visible, environment, files), "--", *inner]
             return WorkerProcess(
@@ -95,6 +104,9 @@ class BubblewrapSandbox:
             flags += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--disable-userns"]
         # Before the binds: the course, and so the Python environment, may lie below /tmp.
         flags += ["--proc", "/proc", "--dev", "/dev"]
+        if self._gpu:
+            flags += self._gpu.device_flags()
+            environment = {**self._gpu.environment, **environment}
         for folder in ("/dev/shm", "/tmp"):
             flags += ["--perms", "1777", "--size", str(limits.scratch_bytes), "--tmpfs", folder]
         # bubblewrap makes missing parents with mode 0700, which would shut out the uid that the Worker drops to.
@@ -117,6 +129,8 @@ class BubblewrapSandbox:
         installed = Path(sysconfig.get_paths()["purelib"]) / "warpgrade"
         if installed.is_dir():
             flags += ["--tmpfs", str(installed), "--remount-ro", str(installed)]
+        if self._gpu:
+            flags += self._gpu.library_flags()
         package = package_folder()
         flags += ["--ro-bind", str(package / "__init__.py"), str(_INSIDE / "__init__.py")]
         for name in _WORKER_PACKAGES:
