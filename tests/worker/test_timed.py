@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -18,7 +18,7 @@ from warpgrade.judge.verdict import Outcome, Tier
 from warpgrade.submission import CodeCell, Submission
 from warpgrade.wire.messages import IntValue, Launch, Run, TensorSpec
 from warpgrade.wire.tensors import view
-from warpgrade.worker.timed import ResultDoesNotFit, Slots
+from warpgrade.worker.timed import Allocations, ResultDoesNotFit
 
 N = 96
 
@@ -49,10 +49,10 @@ own = into(lambda x: kept)
 
 def scratch(x, y):
     z = torch.empty_like(x)
-    w = torch.empty_like(x)   # of a result's size: it comes second, the result is the first
-    add[(3,)](x, y, w, 96, BLOCK=32)
-    add[(3,)](w, y, z, 96, BLOCK=32)
-    return z
+    w = torch.empty_like(x)
+    add[(3,)](x, y, z, 96, BLOCK=32)
+    add[(3,)](z, y, w, 96, BLOCK=32)
+    return w
 
 def both(x, y):
     return like(x, y), like(x, x)
@@ -71,6 +71,32 @@ def dies(x, y):
 def todo(x, y): raise NotImplementedError
 def forever(x, y):
     while True: pass
+
+work = {}
+def workspace(x, y):
+    if "w" not in work:
+        work["w"] = torch.empty_like(x)   # made once, and kept
+    z = torch.empty_like(x)
+    add[(3,)](x, y, work["w"], 96, BLOCK=32)
+    add[(3,)](work["w"], y, z, 96, BLOCK=32)
+    return z
+
+def turned(x, y):
+    second = torch.empty_like(x)   # in another order than they are returned
+    first = torch.zeros_like(x)
+    add[(3,)](x, y, first, 96, BLOCK=32)
+    add[(3,)](x, x, second, 96, BLOCK=32)
+    return first, second
+
+where = []
+def told(x, y):
+    z = like(x, y)
+    where.append(z.data_ptr())
+    return z
+def far(x, y):
+    # whether the results of the calls before lay in one block, as far apart as the outputs
+    assert len(where) == 4 and where[3] - where[2] == 4 * 96, where
+    return like(x, y)
 
 @triton.jit
 def beyond(x, y, z, n, BLOCK: tl.constexpr):
@@ -144,20 +170,30 @@ def test_a_kernel_writes_into_the_judges_memory(side: Side) -> None:
     assert side.right()
 
 
-@pytest.mark.parametrize("name", ["like", "empty", "new", "strided", "flat", "square", "own", "scratch"])
+@pytest.mark.parametrize("name", ["like", "empty", "new", "strided", "flat", "square", "own", "scratch", "workspace"])
 def test_a_functions_result_lies_where_the_judge_looks(side: Side, name: str) -> None:
-    side.run(name, order=(1, 0))
-    expected = [x + y + (y if name == "scratch" else 0) for x, y, _ in map(side.tensors, range(2))]
-    assert [torch.equal(side.tensors(k)[2][0], expected[k]) for k in range(2)] == [True, True]
+    for order in ((1, 0), (0, 1), (1, 0)):  # it is learned in the first
+        side.outputs.view(torch.float32).fill_(float("nan"))
+        side.run(name, order=order)
+        expected = [x + y + (y if name in ("scratch", "workspace") else 0) for x, y, _ in map(side.tensors, range(2))]
+        assert [torch.equal(side.tensors(k)[2][0], expected[k]) for k in range(2)] == [True, True]
+
+
+def test_from_the_second_message_on_nothing_is_copied(side: Side) -> None:
+    side.run("told")
+    side.run("told")
+    side.run("far")
 
 
 def test_several_results_lie_in_their_order() -> None:
     side = Side(results=2)
     try:
-        side.run("both")
-        for x, y, (first, second) in map(side.tensors, range(2)):
-            assert torch.equal(first, x + y)
-            assert torch.equal(second, x + x)
+        for name in ("both", "both", "turned", "turned"):
+            side.outputs.view(torch.float32).fill_(float("nan"))
+            side.run(name)
+            for x, y, (first, second) in map(side.tensors, range(2)):
+                assert torch.equal(first, x + y)
+                assert torch.equal(second, x + x)
     finally:
         side.remote.close()
         side.device.release()
@@ -225,45 +261,55 @@ def test_the_blocks_cannot_be_cut_off_under_the_judge() -> None:
     device.release()
 
 
-# --- slots, without a Worker ---------------------------------------------------------------------------------------
+# --- places, without a Worker --------------------------------------------------------------------------------------
 
 
 def places(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
     return [torch.full(shape, 7.0, dtype=dtype) for shape in shapes]
 
 
-def test_a_slot_is_given_once() -> None:
+def where(place: torch.Tensor, which: int | None, *makers: Callable[[], torch.Tensor]) -> list[bool]:
+    """Of each allocation whether it was put into the place."""
+    with Allocations([place], [which]):
+        made = [make() for make in makers]
+    return [tensor.device == place.device and tensor.data_ptr() == place.data_ptr() for tensor in made]
+
+
+def test_the_allocation_that_is_asked_for_gets_the_place() -> None:
     (place,) = places((6,))
-    with Slots([place]):
-        first, second = torch.empty(6), torch.empty(6)
-    assert first.data_ptr() == place.data_ptr() != second.data_ptr()
+    empty = lambda: torch.empty(6)  # noqa: E731
+    assert where(place, 1, empty, empty, empty) == [False, True, False]
+    assert where(place, None, empty, empty) == [False, False]
+    assert where(place, 0, lambda: torch.empty(2, 3)) == [True]
 
 
-def test_another_size_or_dtype_gets_memory_of_its_own() -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.empty(7), lambda: torch.empty(6, dtype=torch.float16), lambda: torch.empty_strided((2, 3), (1, 2)),
+        lambda: torch.empty(6, device="meta"),
+    ],
+    ids=["size", "dtype", "strides", "device"],
+)  # fmt: skip
+def test_another_kind_of_tensor_gets_memory_of_its_own(make: Callable[[], torch.Tensor]) -> None:
     (place,) = places((6,))
-    with Slots([place]) as slots:
-        assert all(
-            made.data_ptr() != place.data_ptr() for made in (torch.empty(7), torch.empty(6, dtype=torch.float16))
-        )
-        assert torch.empty(2, 3).data_ptr() == place.data_ptr()
-    with pytest.raises(ResultDoesNotFit):
-        slots.take(torch.empty(7))
+    assert where(place, 0, make) == [False]
 
 
-def test_a_result_that_lies_elsewhere_is_copied() -> None:
+X = torch.ones(6)
+
+
+@pytest.mark.parametrize(
+    ("make", "value"),
+    [
+        (lambda: torch.zeros(6), 0.0), (lambda: torch.zeros_like(X), 0.0), (lambda: X.new_zeros((6,)), 0.0),
+        (lambda: torch.full((6,), 3.0), 3.0), (lambda: torch.full_like(X, 4.0), 4.0), (lambda: torch.ones_like(X), 1.0),
+    ],
+)  # fmt: skip
+def test_what_is_allocated_filled_is_filled_in_its_place(make: Callable[[], torch.Tensor], value: float) -> None:
     (place,) = places((6,))
-    with Slots([place]) as slots:
-        torch.empty(6)
-    slots.take(torch.arange(6.0))
-    assert torch.equal(place, torch.arange(6.0))
-
-
-def test_a_result_that_is_not_contiguous_is_none() -> None:
-    (place,) = places((2, 2))
-    with Slots([place]) as slots:
-        made = torch.empty(2, 2)
-    with pytest.raises(ResultDoesNotFit):
-        slots.take(made.t())
+    assert where(place, 0, make) == [True]
+    assert place.tolist() == [value] * 6
 
 
 def test_a_run_survives_the_wire() -> None:

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils import deterministic
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from warpgrade.wire.messages import Launch, Run, Share
+from warpgrade.wire.messages import Run, Share
 from warpgrade.wire.tensors import leaf_to_python, view
 
 #: Operations that allocate a tensor which holds nothing yet.
 EMPTY = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
+#: And ones that hold the same number everywhere.
+FILLED = frozenset(form for kind in ("zeros", "ones", "full") for form in (kind, f"{kind}_like", f"new_{kind}"))
 
 
 class ResultDoesNotFit(ValueError):  # noqa: N818 - students read its name
     """What the call returned is not what the contract says: number, dtype, shape or strides."""
 
 
-class Slots(TorchDispatchMode):
-    """While active, a tensor that is allocated with a result's dtype and number of elements lies in the result's place.
+class Allocations(TorchDispatchMode):
+    """Sees the tensors that a call allocates, one after another, and puts some of them into given `places`.
 
-    So what a kernel writes is where the Judge looks for it. A copy inside the Judge's clock would be time that a
-    submission could save by writing there itself.
+    `which` says for each place the how manieth allocation it is for, None for none that is known. So what a kernel
+    writes is where the Judge looks for it: a copy inside the Judge's clock would be time that a submission could save
+    by writing there itself.
     """
 
     @classmethod
@@ -33,32 +37,30 @@ class Slots(TorchDispatchMode):
         """See `watch.Watch`."""
         return False
 
-    def __init__(self, places: Sequence[torch.Tensor]) -> None:
+    def __init__(self, places: Sequence[torch.Tensor], which: Sequence[int | None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._places = places
-        self._free = list(places)
+        self._which = which
+        #: Held, so that no later one has the address of an earlier one.
+        self.storages: list[torch.UntypedStorage] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
-        if func.overloadpacket.__name__ not in EMPTY or not isinstance(made, torch.Tensor) or not made.is_contiguous():
+        name = func.overloadpacket.__name__
+        if name not in EMPTY | FILLED or not isinstance(made, torch.Tensor) or made.device != self._places[0].device:
             return made
-        for index, place in enumerate(self._free):
-            if (place.dtype, place.numel()) == (made.dtype, made.numel()):
-                return self._free.pop(index).view(made.shape)
+        number = len(self.storages)
+        for place, wanted in zip(self._places, self._which, strict=True):
+            if number == wanted and (place.dtype, place.numel()) == (made.dtype, made.numel()) and made.is_contiguous():
+                made = _filled(place.view(made.shape), made, name)
+        self.storages.append(made.untyped_storage())
         return made
 
-    def take(self, result: Any) -> None:
-        """See that all results are in their places. Raises ResultDoesNotFit."""
-        results = list(result) if isinstance(result, (tuple, list)) else [result]
-        if len(results) != len(self._places):
-            raise ResultDoesNotFit(f"{len(results)} results, where the contract says {len(self._places)}")
-        for place, made in zip(self._places, results, strict=True):
-            if not isinstance(made, torch.Tensor) or (made.dtype, made.shape) != (place.dtype, place.shape):
-                raise ResultDoesNotFit("a result of another dtype or shape than the contract says")
-            if not made.is_contiguous():
-                raise ResultDoesNotFit("a result that is not contiguous")
-            if made.data_ptr() != place.data_ptr():
-                place.copy_(made)
+
+def _filled(place: torch.Tensor, made: torch.Tensor, name: str) -> torch.Tensor:
+    if name in FILLED:
+        place.zero_() if "zeros" in name else place.copy_(made)
+    return place
 
 
 class SharedBlocks:
@@ -69,33 +71,58 @@ class SharedBlocks:
             _mapped(descriptor, size_bytes)
             for descriptor, size_bytes in zip(descriptors, message.sizes_bytes, strict=True)
         )
+        #: By function: the how manieth allocation of a call each result is. Learned in its first message, whose results
+        #: are copied, from the last call: what is made once and kept was made in the ones before.
+        self._which: dict[str, list[int | None]] = {}
 
     def run(self, message: Run, function: Callable[..., Any]) -> None:
         """Call `function` for each launch. Raises what it raises, and ResultDoesNotFit."""
         scalars = {name: leaf_to_python(leaf) for name, leaf in message.scalars.items()}
-        for launch in message.launches:
-            self._one(launch, message.signature, scalars, function, of_kernel=message.grid is not None)
+        learned: list[int | None] = []
+        # Elsewhere torch.empty comes filled with NaN, which takes time; here the outputs are the Judge's to poison.
+        before, deterministic.fill_uninitialized_memory = deterministic.fill_uninitialized_memory, False  # type: ignore[attr-defined]
+        try:
+            for launch in message.launches:
+                outputs = {name: view(self.outputs, spec) for name, spec in launch.outputs.items()}
+                values = {**scalars, **{name: view(self.inputs, spec) for name, spec in launch.inputs.items()}}
+                if message.grid is not None:
+                    values |= outputs
+                    function(*(values[name] for name in message.signature))
+                else:
+                    places = list(outputs.values())
+                    which = self._which.get(message.function, [None] * len(places))
+                    learned = _called(function, [values[name] for name in message.signature], places, which)
+        finally:
+            deterministic.fill_uninitialized_memory = before  # type: ignore[attr-defined]
+        self._which.setdefault(message.function, learned)
 
-    def _one(
-        self,
-        launch: Launch,
-        signature: Sequence[str],
-        scalars: Mapping[str, Any],
-        function: Callable[..., Any],
-        *,
-        of_kernel: bool,
-    ) -> None:
-        outputs = {name: view(self.outputs, spec) for name, spec in launch.outputs.items()}
-        values = {**scalars, **{name: view(self.inputs, spec) for name, spec in launch.inputs.items()}}
-        if of_kernel:
-            values |= outputs
-        arguments = [values[name] for name in signature]
-        if of_kernel:
-            function(*arguments)
-            return
-        with Slots(list(outputs.values())) as slots:
-            result = function(*arguments)
-        slots.take(result)
+
+def _called(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    places: Sequence[torch.Tensor],
+    which: Sequence[int | None],
+) -> list[int | None]:
+    """Call, see that all results are in their places, and say which allocations they were. Raises ResultDoesNotFit."""
+    with Allocations(places, which) as allocations:
+        returned = function(*arguments)
+    results = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+    if len(results) != len(places):
+        raise ResultDoesNotFit(f"{len(results)} results, where the contract says {len(places)}")
+    elsewhere = []
+    for place, result in zip(places, results, strict=True):
+        if not isinstance(result, torch.Tensor) or (result.dtype, result.shape) != (place.dtype, place.shape):
+            raise ResultDoesNotFit("a result of another dtype or shape than the contract says")
+        if not result.is_contiguous():
+            raise ResultDoesNotFit("a result that is not contiguous")
+        if result.data_ptr() != place.data_ptr():
+            elsewhere.append((place, result))
+    if len(elsewhere) > 1:  # one may lie in the place of another
+        elsewhere = [(place, result.clone()) for place, result in elsewhere]
+    for place, result in elsewhere:
+        place.copy_(result)
+    made = [storage._cdata for storage in allocations.storages]
+    return [made.index(storage) if (storage := result.untyped_storage()._cdata) in made else None for result in results]
 
 
 def _mapped(descriptor: int, size_bytes: int) -> torch.Tensor:
