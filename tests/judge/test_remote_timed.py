@@ -14,7 +14,7 @@ import pytest
 from warpgrade.judge.failure import Failure
 from warpgrade.judge.sandbox.fake import FakeSandbox
 from warpgrade.judge.verdict import Outcome
-from warpgrade.wire import PeerClosed
+from warpgrade.wire import PeerClosed, TimedOut
 from warpgrade.wire.base import Message
 from warpgrade.wire.messages import (
     Launch,
@@ -144,3 +144,28 @@ def test_an_answer_before_the_question_is_refused(make: Any, workers: Any, files
 def test_only_a_worker_takes_descriptors_that_are_no_payload() -> None:
     assert Share not in WorkerMessage.__args__
     assert Returned in WorkerMessage.__args__
+
+
+def test_no_process_is_looked_at_while_the_clock_runs(timed: Any, files: list[int], monkeypatch: Any) -> None:
+    """On a machine with many processes that takes as long as the message."""
+    remote = timed(Shared(), Ran())
+    remote.share(files, [0, 0])
+    monkeypatch.setattr(remote, "_processor_s", lambda: pytest.fail("inside the clock"))
+    remote.run(RUN, first=False)
+    remote.close()
+
+
+def test_a_timed_call_that_takes_too_long_is_judged_once_more(timed: Any, files: list[int]) -> None:
+    """Whether the machine was at fault is not known: nobody looked at the processor before."""
+    remote = timed(Shared(), Loaded([]), call_s=0.2)
+    remote.share(files, [0, 0])
+    remote._channel.receive = _too_late
+    with pytest.raises(Failure) as caught:
+        remote.run(RUN, first=False)
+    remote.close()
+    assert caught.value.outcome is Outcome.TIMED_OUT
+    assert remote.disturbed
+
+
+def _too_late(*, timeout_s: float) -> Any:
+    raise TimedOut

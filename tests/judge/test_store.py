@@ -63,6 +63,19 @@ def test_pending_speed_does_not_keep_the_rest_from_being_stored(tiny: Any, store
 
 
 @pytest.mark.parametrize(
+    ("outcome", "tier"),
+    [
+        (Outcome.PENDING, Tier.GPU),
+        *((outcome, tier) for outcome in (Outcome.INCONCLUSIVE, Outcome.FAULT) for tier in Tier),
+    ],
+)
+def test_speed_that_measuring_again_may_decide_is_not_stored(
+    outcome: Outcome, tier: Tier, tiny: Any, store: VerdictStore
+) -> None:
+    assert not store.put(tiny.exercise(), judged(tiny, outcome, TestKind.SPEED, tier=tier))
+
+
+@pytest.mark.parametrize(
     "changes", [{"sandboxed": False}, {"fault": "why"}, {"suite_digest": "of yesterday"}, {"suite_digest": ""}]
 )
 def test_what_may_not_become_marks_is_not_stored(changes: dict[str, Any], tiny: Any, store: VerdictStore) -> None:

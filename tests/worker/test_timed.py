@@ -64,6 +64,8 @@ def none(x, y): like(x, y)
 def three(x, y): return (like(x, y),) * 3
 def text(x, y): return "sum"
 def raises(x, y): raise KeyError("x")
+class NotInterpreted(Exception): pass
+def pretends(x, y): raise NotInterpreted("only a GPU can run this")
 def exits(x, y): raise SystemExit(0)
 def dies(x, y):
     import os
@@ -216,7 +218,7 @@ def test_a_result_that_is_not_what_the_contract_says_raises(side: Side, name: st
 
 @pytest.mark.parametrize(
     ("name", "outcome"),
-    [("raises", Outcome.CRASHED), ("exits", Outcome.CRASHED), ("todo", Outcome.NOT_IMPLEMENTED),
+    [("raises", Outcome.CRASHED), ("pretends", Outcome.CRASHED), ("exits", Outcome.CRASHED), ("todo", Outcome.NOT_IMPLEMENTED),
      ("nothing_of_that_name", Outcome.NOT_IMPLEMENTED)],
 )  # fmt: skip
 def test_what_raises_is_the_students(side: Side, name: str, outcome: Outcome) -> None:

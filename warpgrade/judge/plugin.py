@@ -78,6 +78,8 @@ class JudgePlugin:
     #: What students may read of their kernels, and why there is nothing where there is nothing.
     kernels: list[KernelReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    #: A timed call took too long, or its Worker was killed by nobody that we know: see `ExerciseVerdict.disturbed`.
+    disturbed: bool = False
     _public_ended: bool = False
     _inputs: Inputs | None = None
     _benchmark: Benchmark | None = None
@@ -123,6 +125,10 @@ class JudgePlugin:
         """`benchmark(check, moved_bytes=...)`: judged speed. Pending without a GPU."""
         from warpgrade.judge.speed.benchmark import Benchmark
 
+        # No student code may run beside the baseline. Later tests start a Worker anew.
+        self._end_public()
+        if self.remote is not None:
+            self.remote.close()
         self._benchmark = Benchmark(self.job.exercise, self.job.timing)
         return self._benchmark
 
@@ -262,7 +268,9 @@ class JudgePlugin:
         if test.failure is None:
             test.failure = failure_of(error, item.path)
             test.seed = self._inputs.seed if self._inputs else 0
-            if test.failure.outcome is Outcome.FAULT:
+            self.disturbed |= self._benchmark is not None and self._benchmark.disturbed
+            # A fault of timing is that test's alone: what is known of correctness stays known.
+            if test.failure.outcome is Outcome.FAULT and test.kind is not TestKind.SPEED:
                 self._note_fault(test.failure.sentence, "\n".join(test.failure.evidence.values()))
 
     # --- the result ---------------------------------------------------------------------------------------------

@@ -142,14 +142,17 @@ class RemoteSubmission:
         """
         limits = self._exercise.limits
         what = f"A series of calls of {message.function}"
-        answer, _ = self._ask(
-            self._ensure_loaded(), message, bytearray(), limits.compile_s if first else limits.call_s, what
-        )
+        limit_s = limits.compile_s if first else limits.call_s
+        answer, _ = self._ask(self._ensure_loaded(), message, bytearray(), limit_s, what, timed=True)
         if not isinstance(answer, (Ran, Raised)):
             raise self._malformed("no answer to a timed message")
-        self._judge_kernels(message.function, answer, message.seed)
+        self._judge_findings(message.function, answer, message.seed)
         if isinstance(answer, Raised):
-            raise failure_of_raised(message.function, answer, self._exercise, self._submission, self._problems)
+            failure = failure_of_raised(message.function, answer, self._exercise, self._submission, self._problems)
+            if not failure.outcome.decided:
+                # The tests of correctness have run this code: that it cannot be run is now of its own making.
+                failure.outcome, failure.sentence = Outcome.CRASHED, f"{what} raised an exception."
+            raise failure
 
     def kernel_reports(self) -> list[KernelReport]:
         """What is worth telling about each kernel of this Worker's life, those that moved most first.
@@ -254,12 +257,16 @@ class RemoteSubmission:
         look: str = "",
         *,
         descriptors: Sequence[int] = (),
+        timed: bool = False,
     ) -> tuple[WorkerMessage, bytearray]:
         """Send and receive within `limit_s` and what is left of the exercise's time. Raises Failure, which says that
-        `what` failed and where to `look`."""
+        `what` failed and where to `look`.
+
+        `timed`: a clock is running, so the machine's processes are not looked through before, which takes milliseconds.
+        """
         left_s = self._left_s()
         started = time.monotonic()
-        busy_s = self._processor_s()
+        busy_s = 0.0 if timed else self._processor_s()
         try:
             if not channel.quiet():
                 raise WireError("an answer was there before the call")
@@ -269,7 +276,7 @@ class RemoteSubmission:
         except TimedOut as error:
             busy_s = self._processor_s() - busy_s
             waited_s = time.monotonic() - started
-            self.disturbed |= busy_s < BUSY_SHARE * waited_s
+            self.disturbed |= timed or busy_s < BUSY_SHARE * waited_s
             self.close()
             if left_s < limit_s:
                 raise self._out_of_time() from error
@@ -351,7 +358,9 @@ class RemoteSubmission:
         answer, payload = self._ask(channel, message, packed.payload, self._exercise.limits.call_s, f"{name}(...)")
         if not isinstance(answer, (Raised, Returned)):
             raise self._malformed("no answer to a call")
-        self._judge_kernels(name, answer, seed)
+        if not (isinstance(answer, Raised) and answer.problem.exception == "NotImplementedError"):
+            self._guard(answer.kernels)
+        self._judge_findings(name, answer, seed)
         if isinstance(answer, Raised):
             raise failure_of_raised(name, answer, self._exercise, self._submission, self._problems)
         try:
@@ -372,11 +381,9 @@ class RemoteSubmission:
 
     # --- kernels -------------------------------------------------------------------------------------------------
 
-    def _judge_kernels(self, name: str, answer: Returned | Raised | Ran, seed: int) -> None:
-        """Raises Failure for what is wrong with the kernels that ran before this answer."""
+    def _judge_findings(self, name: str, answer: Returned | Raised | Ran, seed: int) -> None:
+        """Raises Failure for what is said to be wrong with the kernels that ran before this answer."""
         self.kernels = answer.kernels
-        if not (isinstance(answer, Raised) and answer.problem.exception == "NotImplementedError"):
-            self._guard(answer.kernels)
         if answer.kernels_left_out:
             raise failure_of_many(name, answer.kernels_left_out)
         if answer.findings:

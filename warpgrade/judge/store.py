@@ -1,7 +1,7 @@
 """Decided verdicts on disk: judging an unchanged submission again costs nothing, and a killed run continues.
 
-The key is everything that a verdict depends on. Undecided ones (pending apart, which belongs to the speed tests and
-is decided later by a GPU run) are never stored, nor is anything judged without a sandbox.
+The key is everything that a verdict depends on. Undecided ones are never stored (without a GPU a pending speed apart,
+which a GPU run decides), nor is anything judged without a sandbox.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from warpgrade.course import Course, Exercise
 from warpgrade.judge.suite import environment, suite_digest
-from warpgrade.judge.verdict import Environment, ExerciseVerdict, Tier
+from warpgrade.judge.verdict import UNDECIDED, Environment, ExerciseVerdict, Outcome, TestKind, Tier
 
 
 class VerdictStore:
@@ -38,11 +38,11 @@ class VerdictStore:
         key = (exercise.assignment, exercise.id, submission_digest, tier, suite_digest(self._course, exercise))
         if (stored.assignment, stored.exercise, stored.submission_digest, stored.tier, stored.suite_digest) != key:
             return None
-        return stored if stored.decided and stored.sandboxed else None
+        return stored if _final(stored) else None
 
     def put(self, exercise: Exercise, judged: ExerciseVerdict) -> bool:
         """Store a decided verdict of today's suite; whether it was. Atomic: a reader sees all of it or nothing."""
-        if not judged.decided or not judged.sandboxed or judged.suite_digest != suite_digest(self._course, exercise):
+        if not _final(judged) or judged.suite_digest != suite_digest(self._course, exercise):
             return False
         # Under the versions that it was made with, which are not today's if warpgrade was updated meanwhile.
         path = self._path(exercise, judged.submission_digest, judged.tier, judged.environment)
@@ -64,3 +64,10 @@ class VerdictStore:
         ]  # fmt: skip
         key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
         return self._folder / exercise.assignment / exercise.id / f"{key}.json"
+
+
+def _final(judged: ExerciseVerdict) -> bool:
+    """Whether judging again could not say more here."""
+    speed = {verdict.outcome for verdict in judged.verdicts if verdict.kind is TestKind.SPEED}
+    may_stay = {Outcome.PENDING} if judged.tier is Tier.MODEL else set()
+    return judged.decided and judged.sandboxed and not (speed & UNDECIDED) - may_stay

@@ -57,7 +57,7 @@ def run_suite(job: Job) -> ExerciseVerdict:
         verdicts=plugin.verdicts(),
         fault=fault,
         fault_evidence=evidence,
-        disturbed=plugin.remote is not None and plugin.remote.disturbed,
+        disturbed=plugin.disturbed or (plugin.remote is not None and plugin.remote.disturbed),
         sandboxed=job.sandbox.isolated,
         duration_s=time.monotonic() - started,
         notices=plugin.notices,

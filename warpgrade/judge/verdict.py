@@ -86,7 +86,7 @@ class Block(_Record, frozen=True):
     runner: Literal["noop", "baseline", "candidate"]
     message_ms: list[float]
     canary_ms: list[float]
-    #: Positions of the samples whose outputs were checked in full.
+    #: Positions of the samples of which every launch was checked in full; of the others one launch was.
     verified: list[int] = []
 
 

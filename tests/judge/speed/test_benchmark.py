@@ -139,6 +139,17 @@ def test_a_gpu_that_vanishes_is_a_fault():
     assert "not the submission's fault" in raised.value.sentence
 
 
+@pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.WRONG])
+def test_a_worker_that_ends_while_it_is_timed_may_have_been_disturbed(outcome):
+    def fails(runner, launches):
+        raise Failure(outcome, "so")
+
+    benchmark = Benchmark(ADD, SimulatedTiming(fails))
+    with pytest.raises(Failure):
+        add(benchmark)
+    assert benchmark.disturbed == (outcome is not Outcome.WRONG)
+
+
 def test_inconclusive_is_tried_again_and_then_a_persons():
     timing = SimulatedTiming(device=SimulatedDevice(slowdown=lambda now_s: 1.3))
     with pytest.raises(Failure) as raised:
@@ -227,6 +238,7 @@ def test_a_result_of_fewer_dimensions():
         (ROW_SUM, {"sizes": {"N": 1}, "check": lambda x: None}, "has to take result 1, x"),
         (ADD, {}, "no value for BLOCK"),
         (exercise("f", [tensor("x", "n")]), {}, "declares no tensor"),
+        (exercise("f", [tensor("x", "n", ["int64"])], [Return(dtype="x", shape="x")]), {}, "floating-point"),
     ],
 )
 def test_what_does_not_fit_the_declaration_is_the_suites_mistake(of, changes, text):

@@ -9,7 +9,7 @@ import torch
 
 from tests.judge.speed import runners
 from warpgrade.judge.failure import Failure
-from warpgrade.judge.speed.message import TimedMessage
+from warpgrade.judge.speed.message import TimedMessage, _poison_word
 from warpgrade.judge.speed.simulated import SimulatedDevice
 from warpgrade.judge.speed.workload import Operand, Workload, sized
 from warpgrade.wire.tensors import view
@@ -102,11 +102,15 @@ def test_poison_differs_from_sample_to_sample(message, device):
     assert len(words) > 1
 
 
-def test_about_a_third_of_the_samples_is_checked_in_full(message, device):
+def test_one_launch_of_every_sample_is_checked_and_of_a_quarter_all(message, device, monkeypatch):
+    checked = []
+    monkeypatch.setattr(message, "_check_launch", lambda outputs, inputs: checked.append(outputs["z"].data_ptr()))
     runner = runners.Running(device, message, runners.honest)
     verified = sum(message.sample(runner, checked=True).verified for _ in range(60))
-    # binomial: 20 with a standard deviation of 3.7
-    assert 9 <= verified <= 31
+    # binomial: 15 with a standard deviation of 3.4
+    assert 5 <= verified <= 25
+    assert len(checked) == 60 + 3 * verified
+    assert len(set(checked)) == 4
 
 
 def test_the_first_can_be_asked_for(message, device):
@@ -135,3 +139,29 @@ def test_a_check_sees_every_row_once_and_all_operands_alike(device, monkeypatch)
     message.sample(runners.Running(device, message, behave), checked=True, verified=True)
     assert [rows for rows, _ in seen] == [9, 9, 9, 9, 1]
     assert all(shape == (rows, 11) for rows, shape in seen)
+
+
+def test_poison_is_no_nan_that_arithmetic_makes():
+    """0x7FC0 is x86's NaN in bfloat16, 0x7FFF a GPU's in 16 bits (PTX ISA, "half precision"): honest results."""
+    drawn = random.Random(0)
+    halves = {_poison_word(drawn) & 0xFFFF for _ in range(4000)}
+    assert not halves & {0x7FC0, 0xFFC0, 0x7FFF, 0xFFFF}
+    assert len(halves) > 200
+    for half in halves:
+        bits = torch.tensor([half - (1 << 16 if half >> 15 else 0)], dtype=torch.int16)
+        assert bits.view(torch.float16).isnan() and bits.view(torch.bfloat16).isnan()
+
+
+def test_what_the_student_reads_has_no_pattern_of_a_piece(message, device):
+    with pytest.raises(Failure) as raised:
+        message.sample(runners.Running(device, message, runners.zeros_at_the_end), checked=True, verified=True)
+    assert (raised.value.sentence, raised.value.pattern) == (
+        "While it was timed, on large inputs, the result was wrong.",
+        "",
+    )
+    assert "of a piece" in raised.value.evidence
+
+
+def test_positions_differ_from_launch_to_launch(message):
+    first, second, *_ = message._positions()
+    assert not torch.equal(first, second)

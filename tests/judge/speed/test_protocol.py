@@ -12,9 +12,12 @@ from tests.judge.speed import runners
 from tests.judge.speed.conftest import THRESHOLD
 from warpgrade.judge.failure import Failure
 from warpgrade.judge.marks import speed_share
+from warpgrade.judge.sandbox import SandboxUnavailable
 from warpgrade.judge.speed.device import DeviceLost
-from warpgrade.judge.speed.protocol import NOOP_SAMPLES, SAMPLES, Inconclusive, median_interval
+from warpgrade.judge.speed.message import TimedMessage
+from warpgrade.judge.speed.protocol import NOOP_SAMPLES, SAMPLES, Inconclusive, measure, median_interval
 from warpgrade.judge.speed.simulated import H200, T4, SimulatedDevice
+from warpgrade.judge.speed.workload import sized
 from warpgrade.judge.verdict import Outcome
 
 
@@ -181,3 +184,19 @@ def test_the_interval_covers_the_median_as_often_as_it_says():
 
 def test_the_threshold_is_what_the_reading_carries(measured):
     assert measured(threshold=THRESHOLD).threshold == THRESHOLD.share
+
+
+def test_the_noop_is_ended_where_the_baseline_cannot_be_started():
+    device = SimulatedDevice()
+    message = TimedMessage(device, *sized(device.facts, runners.add_at))
+    started = []
+
+    def start(role, message):
+        if role == "baseline":
+            raise SandboxUnavailable("no baseline")
+        started.append(runners.Running(device, message, runners.trivial))
+        return started[-1]
+
+    with pytest.raises(SandboxUnavailable):
+        measure(device, message, start, THRESHOLD)
+    assert [runner.closed for runner in started] == [True]

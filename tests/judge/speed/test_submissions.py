@@ -6,13 +6,15 @@ from fractions import Fraction
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
-from tests.judge.speed.interpreted import InterpretedTiming
+from tests.judge.speed.interpreted import SMALL, InterpretedTiming
 from warpgrade.course import Course
 from warpgrade.judge.marks import correctness_mark, speed_mark
 from warpgrade.judge.plugin import Job
 from warpgrade.judge.sandbox.unsandboxed import NoSandbox
+from warpgrade.judge.speed.simulated import SimulatedDevice
 from warpgrade.judge.suite import run_suite
 from warpgrade.judge.verdict import Outcome, TestKind, Tier
 from warpgrade.report.cell import cell_text
@@ -85,3 +87,40 @@ def test_reading_everything_twice_earns_half():
     text = cell_text(exercise, True, mark, whole)
     assert "of 0.8 points" in text
     assert "Full marks are from 80%" in " ".join(text.split())
+
+
+class Watched(InterpretedTiming):
+    """Notes how many Workers live whenever a Runner is started."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.alive = {}
+
+    def start(self, role, message, baseline):
+        commands = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+        self.alive[role] = sum("worker/boot.py" in command for command in commands)
+        return super().start(role, message, baseline)
+
+
+def test_no_student_code_runs_beside_the_baseline():
+    """The Worker that answered the tests of correctness is ended before anything is timed."""
+    exercise = COURSE.exercise("triton-01-basics", "vector_add")
+    submission = Submission((CodeCell(1, IMPORTS), CodeCell(2, TWICE)), "0" * 64, "", frozenset())
+    timing = Watched(exercise, submission, NoSandbox())
+    verdict = run_suite(Job(COURSE, exercise, submission, NoSandbox(), Tier.MODEL, timing=timing))
+    assert timing.alive == {"noop": 0, "baseline": 0, "candidate": 0}
+    assert verdict.kernels, "what is said of the kernels was asked before"
+
+
+def test_a_gpu_that_vanishes_costs_the_speed_alone():
+    exercise = COURSE.exercise("triton-01-basics", "vector_add")
+    submission = Submission((CodeCell(1, IMPORTS), CodeCell(2, TWICE)), "0" * 64, "", frozenset())
+    timing = InterpretedTiming(exercise, submission, NoSandbox())
+    timing.device = SimulatedDevice(SMALL, vanishes_s=0.3)
+    verdict = run_suite(Job(COURSE, exercise, submission, NoSandbox(), Tier.MODEL, timing=timing))
+    sandboxed = msgspec.structs.replace(verdict, sandboxed=True)
+    assert correctness_mark(exercise, sandboxed).earned == exercise.correctness_points
+    mark = speed_mark(exercise, sandboxed)
+    assert (mark.earned, mark.pending) == (None, False)
+    assert "not the submission's fault" in mark.reason
+    assert verdict.faulty, "so it is judged again"

@@ -16,6 +16,7 @@ import pytest
 from tests.judge.speed import runners
 from warpgrade.judge.failure import Failure
 from warpgrade.judge.marks import speed_share
+from warpgrade.judge.speed.device import DoesNotFit
 from warpgrade.judge.speed.message import Defences
 from warpgrade.judge.speed.protocol import Inconclusive
 from warpgrade.judge.speed.simulated import SimulatedDevice
@@ -144,8 +145,7 @@ def test_an_input_may_not_be_changed(measured):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_wrong_in_every_other_message_is_found(measured, seed):
-    """A median moves only when half of the samples are wrong: of ten wrong ones a third each is checked, none with
-    (2/3)^10 = 1.7%. These ten runs have seeds of their own."""
+    """In every message one launch is checked in full, chosen when all is over."""
 
     def now_and_then(runner, launches):
         (runners.zeros_at_the_end if runner.calls % 2 == 0 else runners.honest)(runner, launches)
@@ -179,3 +179,66 @@ def test_nothing_but_tests_and_benchmarks_switches_one_off():
             "class Defences("
         )
     assert users <= {"message.py", "protocol.py"}
+
+
+# --- what a submission might do for another attempt ----------------------------------------------------------------
+
+
+class Littering(runners.Running):
+    """Leaves 30 ms of work behind after each answer, which slows the canaries."""
+
+    def run(self, launches):
+        super().run(launches)
+        self.device.work(self, 0.03)
+
+
+@pytest.mark.parametrize("efficiency", [0.05, 0.15])
+def test_who_is_too_slow_stays_so_whatever_it_leaves_running(measured, efficiency):
+    reading = measured(efficiency=efficiency, candidate=Littering)
+    assert speed_share(reading.share, reading.threshold) == 0
+
+
+@pytest.mark.parametrize("efficiency", [0.5, 0.7])
+def test_who_might_earn_something_is_not_given_a_zero_for_a_busy_gpu(measured, efficiency):
+    """The canaries take twice as long: beside a neighbour who does that, half may be all alone. A person decides."""
+    with pytest.raises(Inconclusive) as raised:
+        measured(efficiency=efficiency, candidate=Littering)
+    assert raised.value.reason.startswith("Something kept the GPU busy")
+
+
+class Hoarding(runners.Running):
+    """Takes all memory that is left."""
+
+    def run(self, launches):
+        super().run(launches)
+        raise DoesNotFit("hoarded")
+
+
+def test_a_submission_that_takes_all_memory_is_not_pending(measured):
+    with pytest.raises(Inconclusive) as raised:
+        measured(candidate=Hoarding)
+    assert "memory" in raised.value.reason
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_wrong_launch_in_every_other_message_is_found(measured, seed):
+    """It gains an eighth of the time at most. Ten samples with one of four launches wrong: 0.3% pass."""
+
+    def now_and_then(runner, launches):
+        if runner.calls % 2:
+            runners.honest(runner, launches)
+        else:
+            runners.zeros_at_the_end(runner, launches[:1])
+            runners.honest(runner, launches[1:])
+
+    with pytest.raises(Failure):
+        measured(now_and_then, seed=seed)
+
+
+@pytest.mark.parametrize("efficiency", [0.001, 0.01])
+def test_the_slower_it_is_the_sooner_others_have_their_turn(measured, efficiency):
+    """A message of the first takes 9 s: two to warm up and one to measure."""
+    reading = measured(efficiency=efficiency)
+    assert len(next(block for block in reading.blocks if block.runner == "candidate").message_ms) == 1
+    assert speed_share(reading.share, reading.threshold) == 0
+    assert reading.exclusive_s < 1.5 + 3 * 0.0088 / efficiency

@@ -49,6 +49,8 @@ class Benchmark:
         self._timing = timing
         #: Of the last call that was conclusive.
         self.reading: SpeedReading | None = None
+        #: A Runner's Worker was too late or was killed by nobody that we know: perhaps the machine's fault.
+        self.disturbed = False
 
     def __call__(
         self,
@@ -106,19 +108,20 @@ class Benchmark:
     ) -> SpeedReading:
         """Holds the GPU for itself, and lets others have their turn before the next attempt. Raises Inconclusive."""
         device = timing.device
+
+        def start(role: Role, message: TimedMessage) -> Runner:
+            return timing.start(role, message, baseline)
+
         try:
             with timing.alone(f"timing {self._exercise.assignment}/{self._exercise.id}"):
                 try:
                     message = TimedMessage(device, *sized(device.facts, at))
-                    return measure(
-                        device,
-                        message,
-                        lambda role, sent: timing.start(role, sent, baseline),
-                        threshold,
-                        same_work=baseline != COPY,
-                    )
+                    return measure(device, message, start, threshold, same_work=baseline != COPY)
                 finally:
                     device.release()
+        except Failure as failure:
+            self.disturbed |= failure.outcome in (Outcome.TIMED_OUT, Outcome.CRASHED)
+            raise
         except DoesNotFit as error:
             sentence = "The GPU had too little free memory to judge speed. It is judged later."
             raise Failure(Outcome.PENDING, sentence, evidence={"memory": str(error)}) from error
@@ -166,6 +169,8 @@ def workload(
             mean, std = normal.get(argument.name, (0.0, 1.0))
             operand = Operand(_shape(argument, values, size), getattr(torch, argument.dtypes[0]), mean, std)
             (outputs if argument.output else inputs)[argument.name] = operand
+            if not argument.output and not operand.dtype.is_floating_point:
+                raise TypeError(f"{exercise.id}: inputs of a speed test are floating-point, and {argument.name} is not")
         elif argument.name in values:
             scalars[argument.name] = values[argument.name]
         else:
