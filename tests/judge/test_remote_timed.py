@@ -19,6 +19,7 @@ from warpgrade.wire.base import Message
 from warpgrade.wire.messages import (
     Launch,
     Loaded,
+    Move,
     Problem,
     Raised,
     Ran,
@@ -169,3 +170,20 @@ def test_a_timed_call_that_takes_too_long_is_judged_once_more(timed: Any, files:
 
 def _too_late(*, timeout_s: float) -> Any:
     raise TimedOut
+
+
+@pytest.mark.parametrize("answer", [Shared(), Ready(), Loaded([]), None])
+def test_another_answer_to_a_copy_is_none(timed: Any, answer: Message | None, make: Any, workers: Any) -> None:
+    def play(sock: socket.socket) -> None:
+        player = workers.Player(sock)
+        player.say(Ready())
+        with contextlib.suppress(PeerClosed):
+            assert isinstance(player.hear()[0], Move), "and nothing of the submission before"
+            if answer is not None:
+                player.say(answer)
+                player.hear()
+
+    remote = make(FakeSandbox(play))
+    with pytest.raises(Failure):
+        remote.move(4, 1)
+    remote.close()

@@ -16,9 +16,9 @@ from warpgrade.judge.sandbox.unsandboxed import NoSandbox
 from warpgrade.judge.speed.simulated import SimulatedDevice
 from warpgrade.judge.verdict import Outcome, Tier
 from warpgrade.submission import CodeCell, Submission
-from warpgrade.wire.messages import IntValue, Launch, Run, TensorSpec
+from warpgrade.wire.messages import IntValue, Launch, Move, Run, TensorSpec
 from warpgrade.wire.tensors import view
-from warpgrade.worker.timed import Allocations, ResultDoesNotFit
+from warpgrade.worker.timed import Allocations, Moving, ResultDoesNotFit
 
 N = 96
 
@@ -261,6 +261,32 @@ def test_the_blocks_cannot_be_cut_off_under_the_judge() -> None:
         with pytest.raises(PermissionError):
             os.ftruncate(descriptor, size_bytes)
     device.release()
+
+
+# --- without a submission ------------------------------------------------------------------------------------------
+
+
+def test_copies_are_made_before_anything_of_a_submission_is_loaded() -> None:
+    submission = Submission((CodeCell(1, "raise SystemExit"),), "", "", frozenset())
+    remote = RemoteSubmission(exercise("t", Form.FUNCTION), submission, NoSandbox(), Tier.MODEL, [])
+    try:
+        for size_bytes, times in ((4, 1), (1 << 20, 3), (4, 1)):
+            remote.move(size_bytes, times)
+        assert remote.notices() == []
+    finally:
+        remote.close()
+
+
+def test_what_is_copied_is_what_was_asked_for() -> None:
+    moving = Moving("cpu")
+    moving.move(Move(4096, 2))
+    assert moving._memory is not None
+    source, target = moving._memory
+    source.fill_(7)
+    moving.move(Move(4096, 1))
+    assert target.tolist() == [7] * 4096
+    moving.move(Move(64, 1))
+    assert moving._memory[0].numel() == 64
 
 
 # --- places, without a Worker --------------------------------------------------------------------------------------

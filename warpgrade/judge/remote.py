@@ -37,6 +37,7 @@ from warpgrade.wire.messages import (
     Load,
     Loaded,
     Location,
+    Move,
     Problem,
     Raised,
     Ran,
@@ -78,7 +79,7 @@ class RemoteSubmission:
         self._secrets = secret_paths
         self._running: Running | None = None
         self._channel: Channel[WorkerMessage] | None = None
-        self._ready = False
+        self._ready = self._loaded = False
         #: Whether a Worker has ever passed its start-up assertion. Without one nothing was judged.
         self.was_ready = False
         #: A call timed out without having had the processor, or was killed by nobody that we know.
@@ -154,6 +155,22 @@ class RemoteSubmission:
                 failure.outcome, failure.sentence = Outcome.CRASHED, f"{what} raised an exception."
             raise failure
 
+    def move(self, size_bytes: int, times: int) -> None:
+        """Have the Worker copy so many bytes so often, in memory of its own. For one that holds no student's code.
+
+        Raises as `launch`.
+        """
+        answer, _ = self._ask(
+            self._ensure_ready(),
+            Move(size_bytes, times),
+            bytearray(),
+            self._exercise.limits.call_s,
+            "A copy",
+            timed=True,
+        )
+        if not isinstance(answer, Ran):
+            raise self._malformed("no answer to a copy")
+
     def kernel_reports(self) -> list[KernelReport]:
         """What is worth telling about each kernel of this Worker's life, those that moved most first.
 
@@ -183,7 +200,7 @@ class RemoteSubmission:
         """
         self._running = self._sandbox.start(self._exercise.limits, {}, self._secrets)
         self._channel = Channel(self._running.socket, WorkerMessage)
-        self._ready = False
+        self._ready = self._loaded = False
         self.output = ""
         self._uses, self._refusals, self._passed, self.kernels = {}, {}, Counter(), ()
 
@@ -206,13 +223,20 @@ class RemoteSubmission:
         ]
 
     def _ensure_loaded(self) -> Channel[WorkerMessage]:
+        channel = self._ensure_ready()
+        if not self._loaded:
+            self._load(channel)
+            self._loaded = True
+        return channel
+
+    def _ensure_ready(self) -> Channel[WorkerMessage]:
+        """A Worker that has passed its start-up assertion, and has seen nothing of the submission."""
         if self._running is None or self._channel is None:
             self.start()
         channel = self._channel
         assert channel is not None
         if not self._ready:
             self._await_ready(channel)
-            self._load(channel)
             self._ready = True
         return channel
 

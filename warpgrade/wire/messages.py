@@ -202,6 +202,15 @@ class Run(Message, frozen=True, tag="run"):
     seed: Count = 0
 
 
+class Move(Message, frozen=True, tag="move"):
+    """Copy `size_bytes` from one place to another in the Worker's own memory, `times` times: what timed messages are
+    compared with. A few bytes once are the no-op. Answered by `Ran`; needs no submission.
+    """
+
+    size_bytes: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+    times: Annotated[int, msgspec.Meta(ge=1, le=64)]
+
+
 # --- Worker to Judge --------------------------------------------------------------------------------------------
 
 
@@ -331,5 +340,5 @@ class Ran(Message, frozen=True, tag="ran"):
     kernels_left_out: Count = 0
 
 
-JudgeMessage = Load | Call | Compile | Share | Run
+JudgeMessage = Load | Call | Compile | Share | Run | Move
 WorkerMessage = Ready | Unsafe | Loaded | Returned | Raised | CompiledKernel | CompileProblem | Shared | Ran

@@ -24,6 +24,7 @@ from warpgrade.wire.messages import (
     JudgeMessage,
     Load,
     Loaded,
+    Move,
     Problem,
     Raised,
     Ran,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from warpgrade.worker.kernels import Kernels
     from warpgrade.worker.stores import StoringSession
-    from warpgrade.worker.timed import SharedBlocks
+    from warpgrade.worker.timed import Moving, SharedBlocks
 
 #: The Judge keeps the clock; the Worker itself waits as long as it takes.
 _FOR_EVER_S = 10.0**6  # poll counts milliseconds in an int
@@ -108,6 +109,7 @@ class Answering:
         self._kernels: Kernels | None = None
         self._handles: list[Any] = []
         self._blocks: SharedBlocks | None = None
+        self._moving: Moving | None = None
 
     def answer(
         self, message: JudgeMessage, payload: bytearray, descriptors: Sequence[int] = ()
@@ -120,6 +122,12 @@ class Answering:
 
             self._blocks = SharedBlocks(message, descriptors)
             return Shared(), b""
+        if isinstance(message, Move):
+            from warpgrade.worker.timed import Moving
+
+            self._moving = self._moving or Moving("cpu")
+            self._moving.move(message)
+            return Ran(), b""
         if self._submission is None or self._kernels is None:
             raise RuntimeError(f"{type(message).__name__} before Load")
         if isinstance(message, Compile):

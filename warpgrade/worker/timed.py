@@ -11,7 +11,7 @@ import torch
 from torch.utils import deterministic
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from warpgrade.wire.messages import Run, Share
+from warpgrade.wire.messages import Move, Run, Share
 from warpgrade.wire.tensors import leaf_to_python, view
 
 #: Operations that allocate a tensor which holds nothing yet.
@@ -95,6 +95,24 @@ class SharedBlocks:
         finally:
             deterministic.fill_uninitialized_memory = before  # type: ignore[attr-defined]
         self._which.setdefault(message.function, learned)
+
+
+class Moving:
+    """Copies in memory of our own, which is kept for the next message of the same size."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._memory: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def move(self, message: Move) -> None:
+        """Do what a `Move` says."""
+        if self._memory is None or self._memory[0].numel() != message.size_bytes:
+            self._memory = None  # first let go of it: both may not fit at once
+            source, target = (torch.empty(message.size_bytes, dtype=torch.uint8, device=self._device) for _ in range(2))
+            self._memory = source, target
+        source, target = self._memory
+        for _ in range(message.times):
+            target.copy_(source)
 
 
 def _called(

@@ -9,13 +9,12 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tests.judge.speed import runners
 from warpgrade.course import Exercise
 from warpgrade.judge.remote import RemoteSubmission
 from warpgrade.judge.sandbox import Sandbox
 from warpgrade.judge.speed.message import Runner, TimedMessage
 from warpgrade.judge.speed.protocol import Role
-from warpgrade.judge.speed.remote_runner import RemoteRunner
+from warpgrade.judge.speed.remote_runner import MovingRunner, RemoteRunner
 from warpgrade.judge.speed.simulated import H200, MESSAGE_S, SimulatedDevice
 from warpgrade.judge.verdict import Tier
 from warpgrade.submission import Submission
@@ -40,19 +39,36 @@ class InterpretedTiming:
         self._parts = exercise, submission, sandbox
 
     def start(self, role: Role, message: TimedMessage, baseline: str) -> Runner:
+        remote = RemoteSubmission(*self._parts, Tier.MODEL, [])
         if role == "candidate":
-            return Interpreted(self.device, message, RemoteSubmission(*self._parts, Tier.MODEL, []))
-        return runners.Running(self.device, message, runners.trivial if role == "noop" else copying)
+            return Interpreted(self.device, message, remote)
+        if role == "noop":
+            return Copying(self.device, remote, 4, 1)
+        return Copying(self.device, remote, message.workload.moved_bytes // 2)
 
     @contextlib.contextmanager
     def alone(self, purpose: str) -> Iterator[None]:
         yield
 
 
-def copying(runner: runners.Running, launches: Sequence[Launch]) -> None:
-    """The baseline "copy": as many bytes as the workload has to move."""
-    runner.device.work(runner, len(launches) * runner.device.copying_s(runner.message.workload.moved_bytes))
-    runner.wait()
+class Copying(MovingRunner):
+    """The no-op or the baseline: a real Worker that copies, and the time that it would take."""
+
+    def __init__(self, device: SimulatedDevice, remote: RemoteSubmission, size_bytes: int, times: int | None = None):
+        super().__init__(remote, size_bytes, times)
+        self._device, self._bytes = device, (size_bytes, times)
+
+    def run(self, launches: Sequence[Launch]) -> None:
+        size_bytes, times = self._bytes
+        self._device.pass_s(MESSAGE_S)
+        super().run(launches)
+        self._device.work(self, (times or len(launches)) * self._device.copying_s(2 * size_bytes))
+        self._device.wait_for(self)
+        self._device.pass_s(MESSAGE_S)
+
+    def close(self) -> None:
+        super().close()
+        self._device.end(self)
 
 
 class Interpreted(RemoteRunner):

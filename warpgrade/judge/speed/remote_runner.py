@@ -12,6 +12,26 @@ from warpgrade.wire.messages import Launch, Run
 from warpgrade.wire.tensors import scalar_to_leaf
 
 
+class MovingRunner:
+    """Implements `Runner`: a Worker without a submission that copies so many bytes for each launch, whatever is asked.
+
+    The baseline "copy", and with `times=1` and a few bytes the no-op. Raises as `RemoteSubmission.move`.
+    """
+
+    def __init__(self, remote: RemoteSubmission, size_bytes: int, times: int | None = None) -> None:
+        self._remote = remote
+        self._size_bytes = size_bytes
+        self._times = times
+
+    def run(self, launches: Sequence[Launch]) -> None:
+        """See `Runner.run`."""
+        self._remote.move(self._size_bytes, self._times or len(launches))
+
+    def close(self) -> None:
+        """See `Runner.close`."""
+        self._remote.close()
+
+
 class RemoteRunner:
     """Implements `Runner`: the submission in a Worker of its own, which is started, loaded and shown the blocks.
 
