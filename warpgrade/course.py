@@ -24,7 +24,7 @@ EXERCISE_ID = re.compile(r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$")
 #: What `submission` in a suite has of its own.
 TAKEN_IDS = frozenset({
     "launch", "start", "close", "notices", "output", "last_inputs", "was_ready", "disturbed", "kernels",
-    "kernel_reports", "compiled",
+    "kernel_reports", "compiled", "share", "run", "move", "wait_until_ready",
 })  # fmt: skip
 SPEED_SUFFIX, SOLUTION_SUFFIX = "__speed", "__solution"
 

@@ -86,6 +86,8 @@ class RemoteSubmission:
         self.disturbed = False
         self._spent_s = 0.0
         self._problems: list[Problem] = []
+        #: Functions that this Worker has been asked to call.
+        self._called: set[str] = set()
         #: Of this Worker's life, by number: the call in which each kernel moved most.
         self._uses: dict[int, KernelUse] = {}
         #: Likewise, by number and whether it is tuned: why it does not run, or None.
@@ -202,7 +204,14 @@ class RemoteSubmission:
         self._channel = Channel(self._running.socket, WorkerMessage)
         self._ready = self._loaded = False
         self.output = ""
-        self._uses, self._refusals, self._passed, self.kernels = {}, {}, Counter(), ()
+        self._uses, self._refusals, self._passed, self._called, self.kernels = {}, {}, Counter(), set(), ()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the Worker has passed its start-up assertion; nothing of the submission is loaded.
+
+        Raises SandboxUnavailable.
+        """
+        self._ensure_ready()
 
     def close(self) -> Exit | None:
         """End the Worker, and say how it ended; None if there was none."""
@@ -211,7 +220,7 @@ class RemoteSubmission:
         self.output = self._running.output()
         end = self._running.kill()
         self._running = self._channel = None
-        self._uses, self._refusals, self._passed, self.kernels = {}, {}, Counter(), ()
+        self._uses, self._refusals, self._passed, self._called, self.kernels = {}, {}, Counter(), set(), ()
         return end
 
     def notices(self) -> list[str]:
@@ -379,7 +388,12 @@ class RemoteSubmission:
         seed = secrets.randbits(32)
         on_grid = list(grid) if grid is not None else None
         message = Call(name, packed.arguments, packed.keywords, on_grid, handle, seed)
-        answer, payload = self._ask(channel, message, packed.payload, self._exercise.limits.call_s, f"{name}(...)")
+        limits = self._exercise.limits
+        # On a GPU the first call of a function compiles and tunes.
+        first = self._tier is Tier.GPU and name not in self._called
+        self._called.add(name)
+        limit_s = limits.compile_s if first else limits.call_s
+        answer, payload = self._ask(channel, message, packed.payload, limit_s, f"{name}(...)")
         if not isinstance(answer, (Raised, Returned)):
             raise self._malformed("no answer to a call")
         if not (isinstance(answer, Raised) and answer.problem.exception == "NotImplementedError"):
@@ -396,7 +410,8 @@ class RemoteSubmission:
         empty = bool(tensors) and not any(tensor.numel() for tensor in tensors)
         answers_contract = handle is None and name == self._exercise.id
         new_tensor = answers_contract and any(returned.kind == "tensor" for returned in self._exercise.returns)
-        lint.check_own_work(self._exercise, answer, empty=empty, new_tensor=new_tensor)
+        if self._tier is Tier.MODEL:  # on a GPU no library has kernels
+            lint.check_own_work(self._exercise, answer, empty=empty, new_tensor=new_tensor)
         if answers_contract:
             value = contract.check_returned(self._exercise, everything, value)
         elif handle is not None:

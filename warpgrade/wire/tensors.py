@@ -295,12 +295,20 @@ class ResultPacker:
         start = _align(self._end_bytes)
         if start + length > self._max_bytes:
             raise OverflowError(f"the result has {length} bytes; at most {self._max_bytes} may be returned")
-        contiguous = tensor.detach().cpu().contiguous()
+        contiguous = _on_the_cpu(tensor.detach()).contiguous()
         if length:
             first = contiguous.storage_offset() * contiguous.element_size()  # `contiguous` may be a view of more
             self.blocks.append((start, _raw_bytes(contiguous)[first : first + length]))
         self._end_bytes = start + length
         return TensorSpec(DTYPE_NAMES[tensor.dtype], list(tensor.shape), list(tensor.stride()), start)
+
+
+def _on_the_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor, with its strides. One on a GPU is copied as it lies there: to gather it takes a kernel."""
+    if not tensor.numel() or not tensor.is_cuda:
+        return tensor.cpu()
+    span = torch.as_strided(tensor, (span_elements(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset())
+    return torch.as_strided(span.cpu(), tensor.shape, tensor.stride())
 
 
 # --- both -----------------------------------------------------------------------------------------------------------

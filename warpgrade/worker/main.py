@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from warpgrade.worker.kernels import Kernels
+    from warpgrade.worker.place import Place
     from warpgrade.worker.stores import StoringSession
     from warpgrade.worker.timed import Moving, SharedBlocks
 
@@ -59,7 +60,7 @@ def main(descriptor: int, plan_json: str) -> None:
     if not plan.sandboxed:
         threading.Thread(target=_end_with_the_judge, args=(descriptor,), name="hang-up", daemon=True).start()
     try:
-        serve(channel)
+        serve(channel, gpu=plan.gpu)
     except PeerClosed:
         return
 
@@ -72,29 +73,26 @@ def _end_with_the_judge(descriptor: int) -> None:
     os._exit(0)
 
 
-def serve(channel: Channel[JudgeMessage]) -> None:
-    """Import torch and triton, say so, and answer."""
+def serve(channel: Channel[JudgeMessage], *, gpu: bool = False) -> None:
+    """Import torch and triton, say so, and answer. `gpu`: kernels are launched there, and not interpreted."""
     # Imported here, after the assertion, so that a bad sandbox is reported in milliseconds.
     import torch
     import triton
 
-    from warpgrade.model import interpreter
-    from warpgrade.worker import probe, watch
+    from warpgrade.worker import watch
+    from warpgrade.worker.place import Interpreted, OnGpu
 
     watch.install()
-    interpreter.install()
     # A notebook on a laptop sets TRITON_INTERPRET; here it would take away the function that can be compiled as well.
     triton.knobs.runtime.interpret = False
     torch.set_num_threads(1)
-    # torch.empty comes filled with NaN: an element that a kernel never writes must not be right by luck.
-    # Not torch.use_deterministic_algorithms, which does the same and imports the compiler for it: 1.3 s of each start.
-    torch.set_deterministic_debug_mode("warn")
     _stand_in_for_the_notebook_package()
-    if wrong := probe.problem():
+    place = OnGpu() if gpu else Interpreted()
+    if wrong := place.prepare():
         channel.send(Unsafe([wrong]), timeout_s=_FOR_EVER_S)
         return
     channel.send(Ready(), timeout_s=_FOR_EVER_S)
-    answering = Answering()
+    answering = Answering(place)
     while True:
         frame = channel.receive(timeout_s=_FOR_EVER_S)
         answer, payload = answering.answer(frame.message, frame.payload, frame.descriptors)
@@ -104,7 +102,8 @@ def serve(channel: Channel[JudgeMessage]) -> None:
 class Answering:
     """One submission, from its `Load` on."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._submission: SubmissionModule | None = None
         self._kernels: Kernels | None = None
         self._handles: list[Any] = []
@@ -120,13 +119,14 @@ class Answering:
         if isinstance(message, Share):
             from warpgrade.worker.timed import SharedBlocks
 
-            self._blocks = SharedBlocks(message, descriptors)
+            self._blocks = SharedBlocks(message, descriptors, self._place)
             return Shared(), b""
         if isinstance(message, Move):
             from warpgrade.worker.timed import Moving
 
-            self._moving = self._moving or Moving("cpu")
+            self._moving = self._moving or Moving(self._place.device)
             self._moving.move(message)
+            self._place.synchronize()
             return Ran(), b""
         if self._submission is None or self._kernels is None:
             raise RuntimeError(f"{type(message).__name__} before Load")
@@ -139,9 +139,8 @@ class Answering:
         return self._call(self._submission, self._kernels, message, payload)
 
     def _load(self, message: Load, payload: bytearray) -> Loaded:
-        from warpgrade.model.interpreter import interpreting
-        from warpgrade.model.sanitizer import Session
         from warpgrade.worker.kernels import Kernels
+        from warpgrade.worker.stores import StoringSession
 
         cells = [
             SourceCell(cell.number, payload[cell.offset_bytes : cell.offset_bytes + cell.length_bytes].decode("utf-8"))
@@ -150,7 +149,7 @@ class Answering:
         folder = Path(tempfile.mkdtemp(prefix="submission-"))
         os.chdir(folder)
         # A notebook tries its kernels out at top level (`y = relu(x)`); what is wrong with them is said of calls.
-        with interpreting(Session()):
+        with self._place.running(StoringSession()):
             self._submission = SubmissionModule(cells, folder, statement_limit_s=message.statement_limit_s)
         self._kernels = Kernels(self._submission)
         # All of it has to fit one header, also where JSON needs six bytes a character.
@@ -161,7 +160,6 @@ class Answering:
     ) -> tuple[Message, bytes | bytearray]:
         import torch
 
-        from warpgrade.model.interpreter import interpreting
         from warpgrade.wire import tensors
         from warpgrade.worker import watch
 
@@ -171,10 +169,7 @@ class Answering:
         except (AttributeError, IndexError):
             text = f"the notebook defines no {call.function}"
             return Raised(Problem("NameError", text), "lookup"), b""
-        # torch.empty aligns to 64 bytes; a bytearray need not. The tensors handed to the student are views of it.
-        buffer = torch.empty(len(payload), dtype=torch.uint8)
-        if payload:
-            buffer.copy_(torch.frombuffer(payload, dtype=torch.uint8))
+        buffer = self._place.take(payload)  # the tensors handed to the student are views of it
         arguments = [tensors.unpack(value, buffer, handles) for value in call.arguments]
         keywords = {name: tensors.unpack(value, buffer, handles) for name, value in call.keywords.items()}
         try:
@@ -187,14 +182,15 @@ class Answering:
         session = kernels.session(call.seed)
         seen = watch.Watch(session)
         try:
-            with interpreting(session):
+            with self._place.running(session):
                 result = watch.watching(seen, lambda: function(*arguments, **keywords))
+            left = self._place.give_back(buffer)
             packer = tensors.ResultPacker(len(payload), handles, max_bytes=MAX_PAYLOAD_BYTES)
             value = packer.value(result)
             stored = _stored(session, result, buffer)
             answer = bytearray(packer.end_bytes)
             if payload:
-                torch.frombuffer(answer, dtype=torch.uint8)[: len(payload)].copy_(buffer)
+                torch.frombuffer(answer, dtype=torch.uint8)[: len(payload)].copy_(left)
             for start, block in packer.blocks:
                 answer[start : start + len(block)] = block
             uses, left_out = kernels.uses(session)
@@ -214,8 +210,6 @@ class Answering:
         )
 
     def _run(self, submission: SubmissionModule, kernels: Kernels, blocks: SharedBlocks, run: Run) -> Message:
-        from warpgrade.model.interpreter import interpreting
-
         try:
             function = getattr(submission.module, run.function)
         except AttributeError:
@@ -227,8 +221,9 @@ class Answering:
             return Raised(Problem("TypeError", safe_text(error)), "signature")
         session = kernels.session(run.seed)
         try:
-            with interpreting(session):
+            with self._place.running(session):
                 blocks.run(run, function)
+            self._place.synchronize()
             uses, left_out = kernels.uses(session)
             return Ran(uses, kernels.findings(session), left_out)
         except BaseException as error:  # noqa: BLE001 - student code: whatever it raises is an answer, not our end

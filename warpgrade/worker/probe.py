@@ -39,6 +39,21 @@ def problem() -> str:
     return ""
 
 
+def problem_on_gpu() -> str:
+    """Likewise for a launch on the GPU."""
+    versions = f"triton {triton.__version__}, torch {torch.__version__}"
+    try:
+        arguments, keywords = _arguments()
+        values, sums, count = arguments
+        on_gpu = values.cuda(), sums.cuda(), count
+        _sums[(1,)](*on_gpu, **keywords)
+        torch.cuda.synchronize()
+    except Exception as error:  # noqa: BLE001 - whatever it raises, it does not work
+        return f"Triton does not work on this GPU ({versions}): {type(error).__name__}: {str(error)[:1000]}"
+    right = [sum(_VALUES) + value for value in _VALUES]
+    return "" if on_gpu[1].cpu().tolist() == right else f"Triton gives wrong results on this GPU ({versions})"
+
+
 def _arguments() -> tuple[tuple[torch.Tensor, torch.Tensor, int], dict[str, int]]:
     values = torch.tensor(_VALUES)
     return (values, torch.zeros_like(values), len(_VALUES)), {"BLOCK": 4}

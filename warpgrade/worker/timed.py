@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpgrade.wire.messages import Move, Run, Share
 from warpgrade.wire.tensors import leaf_to_python, view
+from warpgrade.worker.place import Place
 
 #: Operations that allocate a tensor which holds nothing yet.
 EMPTY = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
@@ -66,9 +67,9 @@ def _filled(place: torch.Tensor, made: torch.Tensor, name: str) -> torch.Tensor:
 class SharedBlocks:
     """The Judge's two blocks, mapped here."""
 
-    def __init__(self, message: Share, descriptors: Sequence[int]) -> None:
+    def __init__(self, message: Share, descriptors: Sequence[int], place: Place) -> None:
         self.inputs, self.outputs = (
-            _mapped(descriptor, size_bytes)
+            place.map_block(descriptor, size_bytes)
             for descriptor, size_bytes in zip(descriptors, message.sizes_bytes, strict=True)
         )
         #: By function: the how manieth allocation of a call each result is. Learned in its first message, whose results
@@ -143,8 +144,8 @@ def _called(
     return [made.index(storage) if (storage := result.untyped_storage()._cdata) in made else None for result in results]
 
 
-def _mapped(descriptor: int, size_bytes: int) -> torch.Tensor:
-    """The block behind a descriptor of a memory file, as uint8. The mapping lives as long as the tensor."""
+def mapped_file(descriptor: int, size_bytes: int) -> torch.Tensor:
+    """The block in a memory file, as uint8. The mapping lives as long as the tensor. Closes the descriptor."""
     try:
         memory = mmap.mmap(descriptor, size_bytes)
     finally:

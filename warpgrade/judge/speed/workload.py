@@ -87,8 +87,9 @@ def sized(facts: DeviceFacts, at: Callable[[int], Workload]) -> tuple[Workload, 
     most = min(MOST_ELEMENTS // operand.elements for operand in (*one.inputs.values(), *one.outputs.values()))
     steps = min(int(MESSAGE_S / LAUNCHES * per_s / one.moved_bytes), most)
     launches = max(LAUNCHES, round(MESSAGE_S * per_s / (max(steps, 1) * one.moved_bytes)))
-    # Inputs and outputs of every launch, the outputs' snapshot, and one launch's inputs once more to check by.
-    held_bytes = launches * (one.input_bytes + 2 * one.output_bytes) + one.input_bytes
+    # Inputs and outputs of every launch, the outputs' snapshot, one launch's inputs once more to check by, and what
+    # the baseline copies: as many bytes as one launch moves.
+    held_bytes = launches * (one.input_bytes + 2 * one.output_bytes) + one.input_bytes + one.moved_bytes
     steps = min(steps, int(MEMORY_SHARE * facts.free_bytes / held_bytes))
     launch_s = steps * one.moved_bytes / per_s
     if launch_s < LEAST_LAUNCH_S or launches * launch_s < LEAST_MESSAGE_S:
