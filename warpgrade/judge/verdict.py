@@ -86,7 +86,7 @@ class Block(_Record, frozen=True):
     runner: Literal["noop", "baseline", "candidate"]
     message_ms: list[float]
     canary_ms: list[float]
-    #: Positions of the samples of which every launch was checked in full; of the others one launch was.
+    #: Positions of the samples of which everything was checked; of the others pieces were.
     verified: list[int] = []
 
 

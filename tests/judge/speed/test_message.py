@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -102,15 +103,25 @@ def test_poison_differs_from_sample_to_sample(message, device):
     assert len(words) > 1
 
 
-def test_one_launch_of_every_sample_is_checked_and_of_a_quarter_all(message, device, monkeypatch):
+def test_pieces_of_every_sample_are_checked_and_now_and_then_all_of_it(message, device, monkeypatch):
     checked = []
-    monkeypatch.setattr(message, "_check_launch", lambda outputs, inputs: checked.append(outputs["z"].data_ptr()))
+
+    def check(z, x, y):
+        assert torch.equal(z, x + y)
+        checked.append((z.data_ptr(), len(z)))
+
+    monkeypatch.setattr(message, "workload", replace(message.workload, check=check))
     runner = runners.Running(device, message, runners.honest)
-    verified = sum(message.sample(runner, checked=True).verified for _ in range(60))
-    # binomial: 15 with a standard deviation of 3.4
-    assert 5 <= verified <= 25
-    assert len(checked) == 60 + 3 * verified
-    assert len(set(checked)) == 4
+    whole = sum(message.sample(runner, checked=True).verified for _ in range(60))
+    # binomial: 6 with a standard deviation of 2.3
+    assert 1 <= whole <= 14
+    n = message.workload.inputs["x"].elements
+    pieces = [start for start, length in checked if length == -(-n // 64)]
+    assert len(pieces) == (60 - whole) * 2 * 4
+    assert len(set(pieces)) > 0.9 * len(pieces), "each at another place"
+    covered = {start: length for start, length in checked if length != -(-n // 64)}
+    assert len(checked) - len(pieces) == whole * len(covered)
+    assert sum(covered.values()) == 4 * n
 
 
 def test_the_first_can_be_asked_for(message, device):
@@ -119,7 +130,7 @@ def test_the_first_can_be_asked_for(message, device):
 
 
 def test_a_check_sees_every_row_once_and_all_operands_alike(device, monkeypatch):
-    monkeypatch.setattr("warpgrade.judge.speed.message._PIECE_ELEMENTS", 100)
+    monkeypatch.setattr("warpgrade.judge.speed.message._TEMPORARY_SHARE", 100 * 8 / device.facts.free_bytes)
     seen = []
 
     def check(z, x):

@@ -145,7 +145,7 @@ def test_an_input_may_not_be_changed(measured):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_wrong_in_every_other_message_is_found(measured, seed):
-    """In every message one launch is checked in full, chosen when all is over."""
+    """In every message pieces of two launches are checked, chosen when all is over."""
 
     def now_and_then(runner, launches):
         (runners.zeros_at_the_end if runner.calls % 2 == 0 else runners.honest)(runner, launches)
@@ -222,7 +222,8 @@ def test_a_submission_that_takes_all_memory_is_not_pending(measured):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_one_wrong_launch_in_every_other_message_is_found(measured, seed):
-    """It gains an eighth of the time at most. Ten samples with one of four launches wrong: 0.3% pass."""
+    """It gains an eighth of the time at most: half of one launch of four. Of a message two launches are looked at,
+    four pieces of each, so it is passed over with 0.5 + 0.5 * 0.5^4 = 53%, ten times with 0.2%."""
 
     def now_and_then(runner, launches):
         if runner.calls % 2:
@@ -241,4 +242,5 @@ def test_the_slower_it_is_the_sooner_others_have_their_turn(measured, efficiency
     reading = measured(efficiency=efficiency)
     assert len(next(block for block in reading.blocks if block.runner == "candidate").message_ms) == 1
     assert speed_share(reading.share, reading.threshold) == 0
-    assert reading.exclusive_s < 1.5 + 3 * 0.0088 / efficiency
+    # everything but the candidate's messages is as for an honest one: 1.6 s
+    assert reading.exclusive_s < 1.7 + 3 * 0.0088 / efficiency

@@ -105,6 +105,7 @@ class CudaDevice:
     @_on_device
     def block(self, size_bytes: int) -> torch.Tensor:
         """See `Device.block`."""
+        torch.cuda.empty_cache()  # what torch keeps for later is not there for others
         mapped_bytes = -(-size_bytes // GRANULARITY_BYTES) * GRANULARITY_BYTES
         kind = driver.CUmemAllocationProp()
         kind.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED

@@ -27,12 +27,17 @@ from warpgrade.wire.tensors import DTYPE_NAMES, contiguous_strides, view
 #: done a part of 1% is seen with 1 - 0.99**256 = 92%, in 20 samples always. Reading them takes microseconds.
 _GATHERED_SHARE = 1024
 _LEAST_GATHERED = 256
-#: One in so many samples has all of its launches checked, the others one launch. A median moves when 10 of 20 samples
-#: cheat: with all of 4 launches none passes, with one of them (3/4 * 3/4) to the 10th, 0.3%, and that gains little.
-_ALL_CHECKED = 4
+#: Of every sample so many launches are looked at, so many pieces of each, all chosen when it is over; a piece is one
+#: row in `_PIECES` of a launch. A median moves when 10 of 20 samples cheat. Whoever leaves out a quarter of the work in
+#: them is passed over with (3/4)^8 in each, whoever leaves out 5% with 0.95^8: in all ten with 1e-10 and 2%.
+_LAUNCHES_LOOKED_AT = 2
+_PIECES_LOOKED_AT = 4
+_PIECES = 64
+#: And one sample in so many is checked in full, so that what is passed over elsewhere is not safe either.
+_ALL_CHECKED = 10
 _ALIGNMENT_BYTES = 256
-#: Elements that are checked at a time: float64 temporaries of a check are then some hundred megabytes.
-_PIECE_ELEMENTS = 2**23
+#: Of the free memory, what one float64 temporary of a check may take; a check has about ten.
+_TEMPORARY_SHARE = 0.02
 _TIMED = "While it was timed, on large inputs"
 
 
@@ -105,8 +110,8 @@ class TimedMessage:
         self._fixed_seed = self._random.getrandbits(62)
 
     def sample(self, runner: Runner, *, checked: bool, verified: bool = False) -> Timed:
-        """Time one message. `checked`: its outputs are looked at afterwards (the no-op has none): one launch, chosen
-        when all is over, in full, and now and then, or where `verified`, all of them.
+        """Time one message. `checked`: its outputs are looked at afterwards (the no-op has none): pieces, chosen
+        when all is over, and now and then, or where `verified`, all of them.
 
         Raises Failure for wrong outputs, and what the runner raises.
         """
@@ -139,7 +144,8 @@ class TimedMessage:
         if verified:
             self._check(seed, range(len(self.launches)))
         elif defences.full_checks:
-            self._check(seed, [self._random.randrange(len(self.launches))])
+            looked_at = min(_LAUNCHES_LOOKED_AT, len(self.launches))
+            self._check(seed, self._random.sample(range(len(self.launches)), looked_at), pieces=_PIECES_LOOKED_AT)
         return Timed(message_ms, verified)
 
     def _prepare(self, seed: int, word: int) -> None:
@@ -194,8 +200,9 @@ class TimedMessage:
                     evidence={"output": name},
                 )
 
-    def _check(self, seed: int, numbers: Iterable[int]) -> None:
-        """Raises Failure unless the inputs of these launches are as they were, and their outputs right, all of them."""
+    def _check(self, seed: int, numbers: Iterable[int], *, pieces: int = 0) -> None:
+        """Raises Failure unless the inputs of these launches are as they were, and their outputs right: all of them, or
+        so many `pieces`."""
         drawn = self._seeds(seed)
         for launch, seeds in ((self.launches[number], drawn[number]) for number in numbers):
             inputs = {}
@@ -207,20 +214,25 @@ class TimedMessage:
                 if not torch.equal(_bits(again), _bits(view(self.inputs, spec))):
                     raise Failure(Outcome.WRONG, f"{_TIMED}, it changed its input {name}.", evidence={"input": name})
             outputs = {name: view(self._snapshot, spec) for name, spec in launch.outputs.items()}
-            self._check_launch(outputs, inputs)
+            self._check_launch(outputs, inputs, pieces)
 
-    def _check_launch(self, outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
+    def _check_launch(self, outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor], pieces: int = 0) -> None:
         divided = self.workload.divided
         tensors = {**outputs, **inputs}
         rows = max((tensors[name].shape[0] for name in divided), default=1)
         largest = max((tensors[name].numel() for name in divided), default=1)
-        step = max(1, rows * _PIECE_ELEMENTS // largest) if divided else 1
-        for start in range(0, rows, step):
-            pieces = {
+        fits = self._device.facts.free_bytes * _TEMPORARY_SHARE / 8
+        step = max(1, int(rows * min(1.0, fits / largest)))
+        starts: Iterable[int] = range(0, rows, step)
+        if divided and pieces:
+            step = min(step, -(-rows // _PIECES))
+            starts = [self._random.randrange(rows - step + 1) for _ in range(pieces)]
+        for start in starts:
+            some = {
                 name: tensor[start : start + step] if name in divided else tensor for name, tensor in tensors.items()
             }
             try:
-                self.workload.check(*pieces.values())
+                self.workload.check(*some.values())
             except Failure as failure:
                 # Its own sentence has the pattern of a piece: the end of that says nothing, or something of sizes.
                 sentence = f"{_TIMED}, the result was wrong."
