@@ -18,6 +18,7 @@ import torch
 
 from warpgrade.course import Exercise
 from warpgrade.judge import contract, lint
+from warpgrade.judge.arguments import take_arguments
 from warpgrade.judge.failure import Failure
 from warpgrade.judge.kernels import failure_of_finding, failure_of_many, failure_of_problem
 from warpgrade.judge.raised import failure_of_raised
@@ -49,7 +50,7 @@ from warpgrade.wire.messages import (
     Unsafe,
     WorkerMessage,
 )
-from warpgrade.wire.tensors import Handle, PackedArguments, pack_arguments, unpack_returned, view
+from warpgrade.wire.tensors import Handle, pack_arguments, unpack_returned
 
 #: One top-level statement of the notebook; see worker/module.py.
 STATEMENT_LIMIT_S = 10.0
@@ -402,7 +403,8 @@ class RemoteSubmission:
         if isinstance(answer, Raised):
             raise failure_of_raised(name, answer, self._exercise, self._submission, self._problems)
         try:
-            self._take_arguments(packed, payload, answer.arguments_offset_bytes, everything)
+            outputs = {name for name in packed.tensors if self._is_output(name)}
+            take_arguments(packed, payload, answer.arguments_offset_bytes, everything, outputs)
             value = unpack_returned(answer.value, payload, offset_bytes=len(packed.payload))
         except WireError as error:
             raise self._malformed(str(error)) from error
@@ -485,38 +487,3 @@ class RemoteSubmission:
         if isinstance(value, tuple):
             return tuple(self._callable(name, item) for item in value)
         return value
-
-    def _take_arguments(
-        self, packed: PackedArguments, payload: bytearray, length: int, everything: dict[str, Any]
-    ) -> None:
-        """Copy the outputs home; then whatever else changed among the arguments is a failure."""
-        if length != len(packed.payload) or len(payload) < length:
-            raise WireError("the arguments did not come back whole")
-        if not length:
-            return
-        before = torch.frombuffer(bytearray(packed.payload), dtype=torch.uint8)
-        after = torch.frombuffer(payload, dtype=torch.uint8)[:length]
-        for name, spec in packed.tensors.items():
-            if self._is_output(name):
-                written = view(after, spec)
-                view(before, spec).copy_(written)
-                everything[name].copy_(written)
-        changed = torch.nonzero(before != after).flatten()
-        if not len(changed):
-            return
-        for region in packed.regions:
-            inside = changed[(changed >= region.start_bytes) & (changed < region.stop_bytes)]
-            if len(inside):
-                name = region.names[0]
-                raise Failure(
-                    Outcome.WRONG, f"The call changed {name}, which it may only read.", pattern="an input is changed"
-                )
-        where = int(changed[0])
-        nearest = min(packed.regions, key=lambda r: min(abs(where - r.stop_bytes), abs(where - r.start_bytes)))
-        side = "after its end" if where >= nearest.stop_bytes else "before its beginning"
-        raise Failure(
-            Outcome.MEMORY_ERROR,
-            f"The call wrote outside of {' / '.join(nearest.names)}, {side}. Does every store have the right mask?",
-            pattern="writes out of bounds",
-            evidence={"first changed byte": str(where - nearest.start_bytes)},
-        )

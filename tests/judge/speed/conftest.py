@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import random
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from tests.judge.speed import runners
+from tests.judge.speed.lock_holders import Holder
 from warpgrade.judge.speed.message import Defences, TimedMessage
 from warpgrade.judge.speed.protocol import Threshold, measure
 from warpgrade.judge.speed.simulated import SimulatedDevice
@@ -57,3 +63,33 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+# --- the lock ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "locks"
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Callable[..., Holder]]:
+    started: list[Holder] = []
+
+    def run(*arguments: Any, at: Path = folder, **changes: Any) -> Holder:
+        started.append(Holder(at, *arguments, **changes))
+        return started[-1]
+
+    yield run
+    for holder in started:
+        holder.kill()
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A place that other users reach: pytest's own folders are for its user alone."""
+    place = Path(tempfile.mkdtemp(prefix="warpgrade-test-"))
+    place.chmod(0o777 | stat.S_ISVTX)
+    yield place
+    shutil.rmtree(place)
