@@ -16,7 +16,7 @@ STDLIB = set(sys.stdlib_module_names)
 
 #: First components of foreign modules, and of our own packages, that each side may import.
 ALLOWED = {
-    "wire": ({"torch", "msgspec"}, {"wire"}),
+    "wire": ({"torch", "msgspec", "cuda"}, {"wire"}),
     "worker": ({"torch", "triton", "numpy", "msgspec", "cuda"}, {"wire", "worker", "model"}),
     "model": ({"torch", "triton", "numpy", "msgspec", "cuda"}, {"wire", "model"}),
 }

@@ -13,50 +13,19 @@ import torch
 from cuda.bindings import driver
 from torch.utils._python_dispatch import TorchDispatchMode
 
-#: Blocks of `cuMemCreate` are mapped in units of this (design/on-the-gpu: 2 MiB).
-GRANULARITY_BYTES = 2 * 1024**2
+from warpgrade.wire.device_memory import HANDLE_TYPE, checked, map_handle
+
 _FILLS = frozenset(
     {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"}
 )
 _EMPTY_FOR = {"": "empty", "_like": "empty_like", "new_": "new_empty"}
-_HANDLE = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-
-
-def checked(result: tuple[Any, ...]) -> Any:
-    """What a call of the driver gave. Raises RuntimeError with the driver's name of the error."""
-    error, *values = result
-    if int(error):
-        raise RuntimeError(f"CUDA driver: {error.name}")
-    return values[0] if len(values) == 1 else values
-
-
-class _Memory:
-    """Device memory as torch takes it, without a copy."""
-
-    def __init__(self, address: int, size_bytes: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (size_bytes,), "typestr": "|u1", "data": (address, False), "version": 3,
-        }  # fmt: skip
-
-
-def map_handle(handle: Any, size_bytes: int) -> torch.Tensor:
-    """Map physical memory for reading and writing: uint8, 1-D, for the life of the process. Raises RuntimeError."""
-    mapped_bytes = -(-size_bytes // GRANULARITY_BYTES) * GRANULARITY_BYTES
-    address = checked(driver.cuMemAddressReserve(mapped_bytes, 0, 0, 0))
-    checked(driver.cuMemMap(address, mapped_bytes, 0, handle, 0))
-    access = driver.CUmemAccessDesc()
-    access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-    access.location.id = torch.cuda.current_device()
-    access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-    checked(driver.cuMemSetAccess(address, mapped_bytes, [access], 1))
-    return torch.as_tensor(_Memory(int(address), size_bytes), device="cuda")
 
 
 def map_block(descriptor: int, size_bytes: int) -> torch.Tensor:
     """The block of device memory behind a descriptor, as uint8. Closes the descriptor. Raises RuntimeError."""
     torch.empty(1, device="cuda")  # torch's context becomes current
     try:
-        handle = checked(driver.cuMemImportFromShareableHandle(descriptor, _HANDLE))
+        handle = checked(driver.cuMemImportFromShareableHandle(descriptor, HANDLE_TYPE))
     finally:
         os.close(descriptor)
     return map_handle(handle, size_bytes)

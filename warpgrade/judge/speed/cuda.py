@@ -15,14 +15,13 @@ from cuda.bindings import driver
 
 from warpgrade.judge.speed.device import DeviceFacts, DeviceLost, DoesNotFit
 from warpgrade.judge.verdict import DeviceState
-from warpgrade.worker.gpu import GRANULARITY_BYTES, checked, map_handle
+from warpgrade.wire.device_memory import GRANULARITY_BYTES, HANDLE_TYPE, checked, map_handle
 
 #: A canary copy takes about this long: enough to be measured to 1%, short beside a message.
 _CANARY_S = 1e-3
 #: For finding the speed of a large copy: more than any cache, less than a tenth of the smallest GPU's memory.
 _PROBE_BYTES = 1 << 30
 _PROBES = 20
-_HANDLE = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -111,11 +110,11 @@ class CudaDevice:
         kind.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
         kind.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         kind.location.id = torch.cuda.current_device()
-        kind.requestedHandleTypes = _HANDLE
+        kind.requestedHandleTypes = HANDLE_TYPE
         handle = checked(driver.cuMemCreate(mapped_bytes, kind, 0))
         block = map_handle(handle, size_bytes)
         self._handles.append((handle, block.data_ptr(), mapped_bytes))
-        self._descriptors[block.data_ptr()] = int(checked(driver.cuMemExportToShareableHandle(handle, _HANDLE, 0)))
+        self._descriptors[block.data_ptr()] = int(checked(driver.cuMemExportToShareableHandle(handle, HANDLE_TYPE, 0)))
         return block
 
     def descriptor(self, block: torch.Tensor) -> int:
