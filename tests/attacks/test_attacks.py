@@ -23,7 +23,7 @@ from nbgrader.coursedir import CourseDirectory
 import warpgrade
 from warpgrade.course import Course
 from warpgrade.grading.pipeline import grade_class, nbgrader_config
-from warpgrade.judge import contract, inputs, lint
+from warpgrade.judge import contract, inputs, lint, remote
 from warpgrade.judge.marks import correctness_mark
 from warpgrade.judge.plugin import Job
 from warpgrade.judge.remote import RemoteSubmission
@@ -116,16 +116,15 @@ def _without_contract(monkeypatch):
 
 
 def _without_canaries(monkeypatch):
-    def copy_outputs_only(self, packed, payload, length, everything):
+    def copy_outputs_only(packed, payload, length, everything, outputs):
         import torch
 
         after = torch.frombuffer(payload, dtype=torch.uint8)[:length] if length else None
         for name, spec in packed.tensors.items():
-            argument = self._exercise.argument(name)
-            if argument is not None and argument.output and isinstance(spec, TensorSpec) and after is not None:
+            if name in outputs and isinstance(spec, TensorSpec) and after is not None:
                 everything[name].copy_(view(after, spec))
 
-    monkeypatch.setattr(RemoteSubmission, "_take_arguments", copy_outputs_only)
+    monkeypatch.setattr(remote, "take_arguments", copy_outputs_only)
 
 
 def _without_seeds(monkeypatch):
